@@ -1,0 +1,1 @@
+"""The pytest plugin that comes with the package."""
