@@ -1,0 +1,48 @@
+"""ShareGroupDescribe, key 77."""
+
+from __future__ import annotations
+
+from barnabas.wire.schema import Int16, Int32, Request, Response, Struct, field
+from barnabas.wire.uuids import ZERO_UUID, Uuid
+
+
+class ShareGroupDescribeRequest(Request, key=77, versions="1", flexible="0+"):
+    group_ids: list[str] = field(default_factory=list)
+    include_authorized_operations: bool = False
+
+
+class ShareGroupDescribeResponse(Response, key=77, versions="1", flexible="0+"):
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedGroup] = field(default_factory=list)
+
+
+class DescribedGroup(Struct):
+    error_code: Int16 = 0
+    error_message: str | None = None
+    group_id: str = ""
+    group_state: str = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: str = ""
+    members: list[Member] = field(default_factory=list)
+    authorized_operations: Int32 = -2147483648
+
+
+class Member(Struct):
+    member_id: str = ""
+    rack_id: str | None = None
+    member_epoch: Int32 = 0
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = field(default_factory=list)
+    assignment: Assignment = field(default_factory=lambda: Assignment())
+
+
+class TopicPartitions(Struct):
+    topic_id: Uuid = ZERO_UUID
+    topic_name: str = ""
+    partitions: list[Int32] = field(default_factory=list)
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = field(default_factory=list)
