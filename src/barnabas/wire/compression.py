@@ -1,0 +1,141 @@
+"""The codecs of record batches, byte-compatible with the Java client, with output that is bounded when it comes back.
+
+Snappy travels in xerial's framing and LZ4 as a frame of independent blocks, because the Java client reads nothing else.
+Decompression never trusts a declared size: the output grows by doubling up to a limit.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES = 32 * 1024
+FIRST_GUESS_BYTES = 64 * 1024
+
+
+class Compression(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def named(cls, name: str) -> Compression:
+        """`none` is a producer's word, `uncompressed` a topic's."""
+        return cls.NONE if name == "uncompressed" else cls[name.upper()]
+
+
+DEFAULT_LEVELS = {Compression.GZIP: -1, Compression.LZ4: 9, Compression.ZSTD: 3}
+
+
+def compress(data: Buffer, codec: Compression, level: int | None = None) -> bytes:
+    if level is None:
+        level = DEFAULT_LEVELS.get(codec, 0)
+    if codec is Compression.NONE:
+        return bytes(data)
+    if codec is Compression.GZIP:
+        compressor = zlib.compressobj(level, wbits=31)
+        return compressor.compress(data) + compressor.flush()
+    if codec is Compression.SNAPPY:
+        return compress_xerial(data)
+    if codec is Compression.LZ4:
+        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        frame.compress(bytes(data))
+        return bytes(frame.finish())
+    return bytes(cramjam.zstd.compress(data, level=level))
+
+
+def compress_xerial(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def decompress(data: Buffer, codec: Compression, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
+    """The records of a batch; CORRUPT_MESSAGE if they cannot be unpacked, MESSAGE_TOO_LARGE above `max_bytes`."""
+    try:
+        if codec is Compression.NONE:
+            return memoryview(data)
+        if codec is Compression.GZIP:
+            return decompress_gzip(data, max_bytes)
+        if codec is Compression.SNAPPY:
+            return decompress_snappy(data, max_bytes)
+        if codec is Compression.LZ4:
+            return decompress_growing(cramjam.lz4.decompress_into, data, max_bytes)
+        return decompress_growing(cramjam.zstd.decompress_into, data, max_bytes)
+    except (zlib.error, struct.error, cramjam.DecompressionError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Records compressed with {codec.name.lower()}: {error}") from error
+
+
+def too_large(max_bytes: int) -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"Decompressed records exceed {max_bytes} bytes")
+
+
+def decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    rest: Buffer = data
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        part = member.decompress(rest, max_bytes - total + 1)
+        total += len(part)
+        if total > max_bytes:
+            raise too_large(max_bytes)
+        if not member.eof:
+            raise zlib.error("the stream ends early")
+        parts.append(part)
+        rest = member.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        return decompress_snappy_block(view, max_bytes)
+    parts = []
+    position, left = len(XERIAL_HEADER), max_bytes
+    while position < len(view):
+        (length,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if length < 0 or length > len(view) - position:
+            raise struct.error(f"a block of {length} bytes with {len(view) - position} left")
+        parts.append(decompress_snappy_block(view[position : position + length], left))
+        position += length
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        raise too_large(max_bytes)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def decompress_growing(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> memoryview:
+    size = min(max(4 * len(data), FIRST_GUESS_BYTES), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except cramjam.DecompressionError as error:
+            if "failed to write whole buffer" not in str(error):
+                raise
+            if size >= max_bytes:
+                raise too_large(max_bytes) from error
+        size = min(4 * size, max_bytes)
