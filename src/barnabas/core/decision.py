@@ -1,0 +1,17 @@
+"""What a decision is: the records to append, and the answer to give once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from barnabas.wire.schema import Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Decision(Generic[T]):
+    records: Sequence[Record]
+    response: T
