@@ -21,7 +21,7 @@ up: setup
 	@$(BIN)/barnabas up
 
 demo: setup
-	@$(BIN)/barnabas demo
+	@$(BIN)/python examples/demo.py
 
 check: setup
 	$(BIN)/ruff check .

@@ -1,0 +1,21 @@
+"""A real broker for tests, and the reference beside it.
+
+`Node` is imported on first use: the pytest plugin of this package loads in every test run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.node import Node as Node
+
+__all__ = ["Node"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Node":
+        from barnabas.testing.node import Node
+
+        return Node
+    raise AttributeError(name)

@@ -1,0 +1,33 @@
+"""`barnabas server start`: a node from Kafka's server.properties, the environment and overrides."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from barnabas.cli.main import UsageError
+from barnabas.cli.serve import serve
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="barnabas server", description="Starts a node from a configuration file.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    start = commands.add_parser("start", help="start in the foreground")
+    start.add_argument("file", nargs="?", metavar="FILE.properties", help="Kafka's server.properties")
+    start.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="wins over environment and file"
+    )
+    start.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    start.add_argument("--stop-on-eof", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+
+    from barnabas.node.configuration import load_properties, properties_from_environment
+
+    properties: dict[str, str] = {}
+    if options.file is not None:
+        try:
+            properties |= load_properties(options.file)
+        except (OSError, UnicodeError) as error:
+            raise UsageError(f"{options.file} cannot be read: {error}") from error
+    properties |= properties_from_environment(os.environ)
+    return serve(properties, options.override, ready_fd=options.ready_fd, stop_on_eof=options.stop_on_eof)
