@@ -251,7 +251,8 @@ class _Reader:
         assert item.struct is not None
         function = self.function(item.struct)
         if item.is_nullable(self.version):
-            self.source.add(depth, "position += 1", "if buffer[position - 1] > 127:")
+            null = "== 0" if item.is_tagged(self.version) else "> 127"
+            self.source.add(depth, "position += 1", f"if buffer[position - 1] {null}:")
             self.source.add(depth + 1, f"{target} = None")
             self.source.add(depth, "else:")
             depth += 1
@@ -391,7 +392,8 @@ class _Writer:
         assert item.struct is not None
         function = self.function(item.struct)
         if item.is_nullable(self.version):
-            self.source.add(depth, f"if {value} is None:", f"    {out}.append(255)", "else:")
+            null = 0 if item.is_tagged(self.version) else 255
+            self.source.add(depth, f"if {value} is None:", f"    {out}.append({null})", "else:")
             depth += 1
             self.source.add(depth, f"{out}.append(1)")
         self.source.add(depth, f"{function}({value}, {out})")
