@@ -8,18 +8,23 @@ import itertools
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from barnabas.testing import reference
+from barnabas.testing.reference_batches import crafted_batch
 from barnabas.testing.reference_exchange import Asked, Side, answer_of, differences
-from barnabas.wire.schema import Request, Response
-
-T = TypeVar("T")
+from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.schema import Request, Response, Struct
+from barnabas.wire.shapes import fields_of
 
 TRANSCRIPT = os.environ.get("BARNABAS_TRANSCRIPT")
 # Both sides alike: the ids of single nodes, no topic by accident, quick expiry nowhere.
+RELEASE = "4.0-IV3"  # the metadata level at which we format
 PROPERTIES = {"node.id": "1", "auto.create.topics.enable": "false"}
 
 
@@ -27,7 +32,7 @@ PROPERTIES = {"node.id": "1", "auto.create.topics.enable": "false"}
 def apache_kafka() -> Iterator[reference.ApacheKafka]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
-    with reference.ApacheKafka(properties=PROPERTIES) as kafka:
+    with reference.ApacheKafka(properties=PROPERTIES, release_version=RELEASE) as kafka:
         yield kafka
 
 
@@ -54,15 +59,56 @@ class Both:
         return [side for side in (self.kafka, self.ours) if side is not None]
 
     def same(
-        self, asked: Asked, version: int, *, ignoring: Collection[str] = (), exact: Collection[str] = ()
+        self,
+        asked: Asked,
+        version: int,
+        *,
+        ignoring: Collection[str] = (),
+        exact: Collection[str] = (),
     ) -> Response | None:
         """Asks both and fails on a difference; returns Apache Kafka's answer, None where it closed the connection."""
-        answer = answer_of(self.kafka, asked, version)
-        self._note(asked, version, answer)
+        request = asked(self.kafka) if callable(asked) else asked
+        answer = answer_of(self.kafka, request, version)
+        self._note(request, version, answer)
         if self.ours is not None:
             found = differences(answer, answer_of(self.ours, asked, version), ignoring=ignoring, exact=exact)
-            assert not found, "\n".join(["answers differ:", *found])
+            assert not found, "\n".join([f"{brief(request)} version {version}: answers differ", *found])
         return answer
+
+    def produce(self, topic: str, records: bytes, *, partition: int = 0) -> None:
+        """Appends to both; it must succeed."""
+        data = [PartitionProduceData(index=partition, records=records)]
+        request = ProduceRequest(
+            acks=-1, timeout_ms=15_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
+        for side in self.sides:
+            answer: Any = side.ask(request, 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0, (side.name, brief(answer))
+
+    def fill(self, topic: str, records: int, *, partition: int = 0) -> None:
+        """So many records, each in a batch of its own."""
+        for number in range(records):
+            self.produce(topic, crafted_batch([(b"key-%d" % number, b"value")]), partition=partition)
+
+    def delete_records(self, topic: str, offset: int) -> None:
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=offset)]
+        topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
+        for side in self.sides:
+            answer: Any = side.ask(DeleteRecordsRequest(topics=topics, timeout_ms=15_000), 2)
+            assert answer.topics[0].partitions[0].error_code == 0, (side.name, brief(answer))
+
+    def delete_all_topics(self) -> None:
+        for side in self.sides:
+            found: Any = side.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+            topics = [DeleteTopicState(name=topic.name) for topic in found.topics]
+            answer: Any = side.ask(DeleteTopicsRequest(topics=topics, timeout_ms=15_000), 6)
+            assert not [result for result in answer.responses if result.error_code], (side.name, brief(answer))
+            side.wait_until(MetadataRequest(topics=None), 12, lambda answer: not answer.topics)
+
+    def wait_for_partitions(self, topic: str, count: int) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        for side in self.sides:
+            side.wait_until(request, 12, lambda answer: len(answer.topics[0].partitions) == count)
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
         """A new topic on both, under the same name; configs with underscores for dots."""
@@ -79,10 +125,24 @@ class Both:
             with open(TRANSCRIPT, "a") as transcript:
                 transcript.write(f"{text}\n")
 
-    def _note(self, asked: Asked, version: int, answer: Response | None) -> None:
+    def _note(self, request: Request, version: int, answer: Response | None) -> None:
         if TRANSCRIPT:
-            request = asked if isinstance(asked, Request) else asked(self.kafka)
-            self.note(f"[{self._name}] v{version} {request!r}\n    -> {answer!r}")
+            self.note(f"[{self._name}] v{version} {brief(request)}\n    -> {brief(answer)}")
+
+
+def brief(value: Any) -> str:
+    """A message without what holds its default, in the order of its definition."""
+    if isinstance(value, list):
+        return f"[{', '.join(brief(item) for item in value)}]"
+    if not isinstance(value, Struct):
+        return repr(value)
+    shown = []
+    for field in fields_of(type(value)):
+        held = getattr(value, field.name)
+        default = field.default_factory() if field.default_factory else field.default
+        if held != default or field.name == "error_code":
+            shown.append(f"{field.name}={brief(held)}")
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 @pytest.fixture

@@ -43,7 +43,9 @@ def test_a_topic_that_is_only_validated_is_not_created(both: Any, version: int) 
     both.same(create(topic(name, partitions=2)), version)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 249, "y" * 250, "a/b", "a b", "ä", "a:b", "a\n", "__named_inside"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "x" * 249, "y" * 250, "a/b", "a b", "ä", "a:b", "a\n", "__named_inside"]
+)
 def test_names_have_rules(both: Any, name: str) -> None:
     both.same(create(topic(name)), 7)
 
@@ -157,7 +159,9 @@ def test_no_topics_are_no_error(both: Any) -> None:
     both.same(create(), 7)
 
 
-@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"])
+@pytest.mark.parametrize(
+    "name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"]
+)
 def test_internal_topics_may_be_created_by_hand(both: Any, name: str) -> None:
     both.same(create(topic(name), validate_only=True), 7)
 

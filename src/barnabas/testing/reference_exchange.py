@@ -7,12 +7,14 @@ words. Lists of structs are put in the order of their names first: Kafka answers
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol, Self, TypeAlias
 
 from barnabas.wire.apis import message_classes, request_header_version, response_header_version
 from barnabas.wire.headers import RequestHeader, ResponseHeader
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.schema import Request, Response, Struct
 from barnabas.wire.uuids import ZERO_UUID, Uuid
@@ -155,14 +157,22 @@ class Side(Connection):
         assert answer.topics[0].error_code == 0, f"{topic} was not created: {answer.topics[0].error_message}"
         self._wait_for_leaders(topic, partitions)
 
+    def wait_until(self, request: Request, version: int, condition: Callable[[Any], bool], limit_s: float = 15) -> None:
+        """Asks again and again until the answer is as it should be."""
+        limit = time.monotonic() + limit_s
+        while not condition(answer := self.ask(request, version)):
+            assert time.monotonic() < limit, f"{self.name} still answers {answer!r}"
+            time.sleep(0.002)
+
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        for _ in range(2_000):
-            found: Any = self.ask(request, 12)
-            ready = [part for part in found.topics[0].partitions if part.error_code == 0 and part.leader_id >= 0]
-            if len(ready) == partitions:
-                return
-        raise AssertionError(f"{topic} has no leaders on {self.name}")
+        """Kafka lists a leader in the metadata before the partition is ready to serve: ask the partitions."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+
+        def all_serve(answer: Any) -> bool:
+            return not [part for part in answer.topics[0].partitions if part.error_code]
+
+        self.wait_until(request, 8, all_serve)
 
 
 Asked: TypeAlias = Request | Callable[[Side], Request]
