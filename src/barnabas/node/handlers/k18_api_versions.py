@@ -1,0 +1,74 @@
+"""ApiVersions, versions 0 to 4: what this listener understands, and the features of node and cluster.
+
+1 brought the throttle time, 3 the client's software name and version and the features, 4 supported features whose
+lowest level is 0 (older clients cannot read those). A version not known here is answered as version 0 with
+UNSUPPORTED_VERSION and the range of ApiVersions alone.
+
+Deviations from Kafka: only APIs and features that exist here are named; metadata.version begins at 25.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.core.metadata.records import SUPPORTED_FEATURES
+from barnabas.node.dispatch import offered_apis, offered_versions
+from barnabas.node.requests import ListenerKind, RequestContext
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from barnabas.core.metadata.state import MetadataImage
+    from barnabas.node.node import Node
+
+FEATURES_SINCE = 3
+LEVEL_ZERO_SINCE = 4
+
+_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(context: RequestContext, request: ApiVersionsRequest, node: Node) -> ApiVersionsResponse:
+    if context.api_version >= FEATURES_SINCE:
+        name, version = request.client_software_name, request.client_software_version
+        if not _software.fullmatch(name) or not _software.fullmatch(version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.session.client_software_name = name
+        context.session.client_software_version = version
+    response = ApiVersionsResponse(api_keys=_offered(context.listener_kind))
+    if context.api_version >= FEATURES_SINCE:
+        _add_features(response, node.image, with_level_zero=context.api_version >= LEVEL_ZERO_SINCE)
+    return response
+
+
+async def handle_unknown_version(context: RequestContext, request: None, node: Node) -> ApiVersionsResponse:
+    lowest, highest = offered_versions(18, context.listener_kind) or (0, 0)
+    known = ApiVersion(api_key=18, min_version=lowest, max_version=highest)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+
+
+def _offered(kind: ListenerKind) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=api_key, min_version=lowest, max_version=highest)
+        for api_key, lowest, highest in offered_apis(kind)
+    ]
+
+
+def _add_features(response: ApiVersionsResponse, image: MetadataImage, *, with_level_zero: bool) -> None:
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
+        if lowest > 0 or with_level_zero
+    ]
+    response.finalized_features_epoch = image.offset
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in sorted(image.features.items())
+        if level > 0
+    ]

@@ -1,0 +1,389 @@
+"""One client's connection: bytes in, frames served one at a time in order, answers out.
+
+Received bytes lie in one buffer, between `_start` and `_end`. A frame is served where it lies, as a view; until its
+answer has been handed to the socket nothing in the buffer moves and nothing else is served, so pipelined requests wait
+behind it. The buffer begins at 64 KiB and grows fourfold, only when it is full and never because of the length that a
+client declares; an empty one is given back when it has not been needed for a tick. It is anonymous memory: a page is
+there once a byte has arrived for it, and returns to the system at once.
+
+Reading stops while the buffer is full, or the receive budget spent. Serving stops while the client does not read its
+answers: then no more than one answer above the socket's high-water mark is kept, and of an answer that comes from files
+(`Region`) only what is being sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from barnabas.node.dispatch import Answer, Dispatcher, Exchange, Part, Unanswerable
+from barnabas.node.requests import InvalidRequest, Region, Session
+
+if TYPE_CHECKING:
+    from barnabas.node.net.server import Server
+
+BASE_BYTES = 64 << 10
+GROWTH = 4
+# A buffer above this is given back after its frame, a smaller one when it has not been needed for a tick.
+KEEP_BYTES = 4 << 20
+WRITE_HIGH_BYTES = 512 << 10
+WRITE_LOW_BYTES = 128 << 10
+REGION_READ_BYTES = 256 << 10
+# So many requests at most are served before others have their turn.
+REQUESTS_PER_TURN = 64
+
+_read_size = struct.Struct(">i").unpack_from
+PLAIN_PARTS = frozenset({bytes, bytearray, memoryview})
+_NOTHING = memoryview(b"")
+
+
+def allocate(size: int) -> memoryview:
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "__weakref__",
+        "_busy",
+        "_closed",
+        "_end",
+        "_exchange",
+        "_limit",
+        "_max_frame_bytes",
+        "_outgoing",
+        "_peak",
+        "_read_paused",
+        "_serve",
+        "_server",
+        "_start",
+        "_stopping",
+        "_transport",
+        "_view",
+        "_write_paused",
+        "held_bytes",
+        "idle_bucket",
+        "last_active_tick",
+        "session",
+    )
+
+    def __init__(self, server: Server, dispatcher: Dispatcher, session: Session) -> None:
+        self._server = server
+        self._serve = dispatcher.serve
+        self.session = session
+        self._transport: Any = None
+        self._view = _NOTHING
+        self._start = 0
+        self._end = 0
+        # Where reading stops: the end of a large frame, else that of the buffer.
+        self._limit = 0
+        self._peak = 0
+        self._max_frame_bytes = server.settings.request_max_bytes
+        # A request is in flight, an answer not yet handed over, or the next turn already arranged.
+        self._busy = False
+        self._exchange: Exchange | None = None
+        self._outgoing: deque[Any] | None = None
+        self._read_paused = False
+        self._write_paused = False
+        self._stopping = False
+        self._closed = False
+        self.held_bytes = 0
+        self.last_active_tick = server.tick
+        self.idle_bucket = 0
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        address = transport.get_extra_info("peername")
+        if address:
+            self.session.client_host = str(address[0]).removeprefix("::ffff:")
+            self.session.client_port = int(address[1])
+        if not self._server.admit(self):
+            self._closed = True
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if not self._limit:
+            self._view = allocate(BASE_BYTES)
+            self._limit = BASE_BYTES
+            self._server.buffered.add(self)
+        return self._view[self._end : self._limit]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        server = self._server
+        server.counters.bytes_in += nbytes
+        self.last_active_tick = server.tick
+        self._end += nbytes
+        if not self._busy:
+            self._serve_frames()
+        elif self._end == self._limit:
+            self._pause_reading()
+
+    def eof_received(self) -> None:
+        self._closed = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        self._outgoing = None
+        self._server.forget(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.cancel()
+        self.release_buffer()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        # In another turn, for a transport may call this in the middle of a write of ours.
+        self._write_paused = False
+        self.last_active_tick = self._server.tick
+        self._server.loop.call_soon(self._write_on)
+
+    # What the server calls
+
+    @property
+    def awaits_handler(self) -> bool:
+        return self._exchange is not None
+
+    @property
+    def is_receiving(self) -> bool:
+        return not self._busy and self._end > self._start
+
+    def proceed(self) -> None:
+        """The receive budget has granted the growth this connection stood in line for."""
+        if not self._closed:
+            self._enlarge()
+            self._resume_reading()
+
+    def stop(self) -> None:
+        """Closes once what is in flight has been answered."""
+        self._stopping = True
+        if not self._busy:
+            self.close()
+
+    def close(self) -> None:
+        """Answers already written are still delivered."""
+        self._closed = True
+        self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        self._server.report(self, reason)
+        self._closed = True
+        self._transport.abort()
+
+    def tidy(self) -> bool:
+        """Called with every tick while there is a buffer. Gives it back if it was not needed; true if it is gone."""
+        if not self._limit:
+            return True
+        if not self._busy and self._start == self._end:
+            if self._peak * GROWTH < len(self._view) and (self._peak == 0 or len(self._view) > BASE_BYTES):
+                self.release_buffer()
+                return True
+            self._peak = 0
+        return False
+
+    def release_buffer(self) -> None:
+        self._view = _NOTHING
+        self._start = self._end = self._limit = self._peak = 0
+        self._server.budget.give_back(self)
+
+    # Frames
+
+    def _serve_frames(self) -> None:
+        view, start, end, serve = self._view, self._start, self._end, self._serve
+        turns = REQUESTS_PER_TURN
+        self._busy = True
+        while end - start >= 4:
+            (size,) = _read_size(view, start)
+            if not 0 <= size <= self._max_frame_bytes:
+                self._reject(f"a frame of {size} bytes")
+                return
+            stop = start + 4 + size
+            if stop > end:
+                self._start = start
+                self._busy = False
+                self._make_room(stop)
+                return
+            if not turns:
+                self._start = start
+                self._server.loop.call_soon(self._next)
+                return
+            turns -= 1
+            try:
+                answer = serve(self.session, view[start + 4 : stop])
+            except InvalidRequest as error:
+                self._reject(f"an invalid request: {error}")
+                return
+            except Unanswerable:
+                self.close()
+                return
+            start = stop
+            if isinstance(answer, bytearray):
+                self._server.counters.bytes_out += len(answer)
+                self._transport.write(answer)
+            elif answer is not None:
+                self._start = start
+                if not self._begin(answer):
+                    return
+            if self._write_paused or self._stopping:
+                self._start = start
+                self._pause_or_stop()
+                return
+        self._start = start
+        self._busy = False
+        self._make_room(start + 4)
+
+    def _next(self) -> None:
+        """Serves on after an answer, a turn of the others, or a client that has begun to read again."""
+        if self._closed or self._exchange is not None or self._outgoing is not None:
+            return
+        if self._write_paused or self._stopping:
+            self._pause_or_stop()
+            return
+        self._serve_frames()
+        if self._end < self._limit or not self._limit:
+            self._resume_reading()
+
+    def _pause_or_stop(self) -> None:
+        if self._stopping:
+            self.close()
+        elif self._end == self._limit:
+            self._pause_reading()
+
+    def _begin(self, answer: Exchange | list[Part]) -> bool:
+        """Takes an answer in parts, or one that is still to come. True if it has been handed over already."""
+        if isinstance(answer, Exchange):
+            self._exchange = answer
+            answer.finished = self._finished
+            if self._end == self._limit:
+                self._pause_reading()
+            return False
+        return self._write_parts(answer)
+
+    def _finished(self, answer: Answer | None, error: Unanswerable | None) -> None:
+        self._exchange = None
+        if self._closed:
+            return
+        if error is not None:
+            self.close()
+            return
+        if isinstance(answer, bytearray):
+            self._server.counters.bytes_out += len(answer)
+            self._transport.write(answer)
+        elif answer is not None and not self._write_parts(answer):
+            return
+        self._next()
+
+    def _reject(self, reason: str) -> None:
+        self._server.counters.requests_invalid += 1
+        self._server.report(self, reason)
+        self.close()
+
+    # Answers in parts
+
+    def _write_parts(self, parts: list[Part]) -> bool:
+        counters = self._server.counters
+        from_files = False
+        for part in parts:
+            counters.bytes_out += len(part)
+            from_files = from_files or type(part) not in PLAIN_PARTS
+        if from_files:
+            self._outgoing = deque(parts)
+            return self._pump(self._outgoing)
+        self._transport.writelines(parts)
+        return True
+
+    def _write_on(self) -> None:
+        """The client has begun to read again."""
+        if self._closed or not self._busy:
+            return
+        if self._outgoing is None or self._pump(self._outgoing):
+            self._next()
+
+    def _pump(self, outgoing: deque[Any]) -> bool:
+        """Writes until the socket has enough. True when nothing is left."""
+        while outgoing and not self._write_paused:
+            part = outgoing.popleft()
+            if type(part) in PLAIN_PARTS:
+                self._transport.write(part)
+                continue
+            size = min(REGION_READ_BYTES, len(part))
+            try:
+                data = part.read(0, size)
+                if len(data) != size:
+                    raise OSError(f"{len(data)} bytes where {size} were expected")
+            except OSError as error:
+                self.abort(f"an answer that can no longer be read: {error}")
+                return False
+            if size < len(part):
+                outgoing.appendleft(Rest(part, size))
+            self._transport.write(data)
+        if outgoing:
+            return False
+        self._outgoing = None
+        return True
+
+    # The buffer
+
+    def _make_room(self, wanted: int) -> None:
+        """Nothing is in flight. `wanted` is where the frame that is coming in ends, as far as that is known."""
+        capacity = len(self._view)
+        if self._end > self._peak:
+            self._peak = self._end
+        if self._start == self._end:
+            self._start = self._end = 0
+            self._limit = capacity
+            if capacity > KEEP_BYTES or (self.held_bytes and self._server.budget.waiting):
+                self.release_buffer()
+            return
+        if wanted > capacity and self._start:
+            held = self._end - self._start
+            self._view[:held] = self._view[self._start : self._end]
+            wanted -= self._start
+            self._start, self._end = 0, held
+        # Reading a large frame to its end and no further spares moving the beginning of the next.
+        self._limit = min(capacity, wanted) if wanted - self._start > BASE_BYTES else capacity
+        if self._end == capacity:
+            enough = 1 << (wanted - 1).bit_length()
+            if self._server.budget.take(self, min(enough, capacity * GROWTH) - capacity):
+                self._enlarge()
+            else:
+                self._pause_reading()
+
+    def _enlarge(self) -> None:
+        """To what the budget has granted in all."""
+        larger = allocate(BASE_BYTES + self.held_bytes)
+        larger[: self._end] = self._view[: self._end]
+        self._view = larger
+        self._limit = min(len(larger), 4 + _read_size(larger, 0)[0])
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused and not self._closed:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._read_paused and not self._closed:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+
+class Rest:
+    """What is left of a region of which some has been sent."""
+
+    __slots__ = ("_offset", "_region")
+
+    def __init__(self, part: Region | Rest, offset: int) -> None:
+        self._region: Region = part._region if isinstance(part, Rest) else part
+        self._offset: int = part._offset + offset if isinstance(part, Rest) else offset
+
+    def __len__(self) -> int:
+        return len(self._region) - self._offset
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        return self._region.read(self._offset + offset, size)

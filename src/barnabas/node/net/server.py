@@ -1,0 +1,184 @@
+"""The listeners of a node and all connections accepted on them.
+
+Limits are checked when a connection arrives. One tick, every second, does what is due for all of them: idle ones are
+closed, buffers nobody needs are given back, and the line before the receive budget is moved on. A connection stands in
+the bucket of the tick at which it could be idle for too long, and is looked at only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from barnabas.node.dispatch import Dispatcher, LogLimiter
+from barnabas.node.net.budget import ReceiveBudget
+from barnabas.node.net.connection import Connection
+from barnabas.node.net.settings import Listener, NetworkSettings, bind
+from barnabas.node.requests import Session
+
+log = logging.getLogger("barnabas.net")
+
+TICK_S = 1.0
+STOP_GRACE_S = 1.0
+ABORT_WAIT_S = 1.0
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    connections_accepted: int = 0
+    connections_refused: int = 0
+    connections_idle_closed: int = 0
+    requests_invalid: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class Server:
+    def __init__(self, dispatcher: Dispatcher, settings: NetworkSettings | None = None) -> None:
+        self.settings = settings or NetworkSettings()
+        self.dispatcher = dispatcher
+        self.loop = asyncio.get_running_loop()
+        self.counters = NetworkCounters()
+        self.budget = ReceiveBudget(self.settings.queued_max_bytes)
+        self.listeners: list[Listener] = []
+        self.tick = 0
+        # Connections that have a receive buffer.
+        self.buffered: set[Connection] = set()
+        self._tick_s = TICK_S
+        self._idle_ticks = 0
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._buckets: dict[int, set[Connection]] = {}
+        self._servers: list[asyncio.Server] = []
+        self._limiter = LogLimiter()
+        self._all_gone: asyncio.Future[None] | None = None
+        self.reconfigure(self.settings)
+        self._timer = self.loop.call_later(self._tick_s, self._on_tick)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def reconfigure(self, settings: NetworkSettings) -> None:
+        """Limits hold from now on; what is already connected stays."""
+        self.settings = settings
+        self.budget.limit_bytes = settings.queued_max_bytes
+        max_idle_s = settings.max_idle_ms / 1000
+        self._tick_s = min(TICK_S, max(max_idle_s / 4, 0.01)) if max_idle_s > 0 else TICK_S
+        self._idle_ticks = max(1, round(max_idle_s / self._tick_s)) if max_idle_s > 0 else 0
+
+    async def listen(self, listener: Listener) -> Listener:
+        """Accepts on the listener, and returns it with the port it has got."""
+        bound = bind(listener, self.settings)
+        routes = self.dispatcher.routes[listener.kind]
+        opened = replace(listener, port=bound.getsockname()[1])
+
+        def accept() -> Connection:
+            session = Session(
+                listener=opened.name,
+                kind=opened.kind,
+                security_protocol=opened.security_protocol,
+                client_host="",
+                client_port=0,
+                routes=routes,
+            )
+            return Connection(self, self.dispatcher, session)
+
+        self._servers.append(await self.loop.create_server(accept, sock=bound, backlog=self.settings.backlog))
+        self.listeners.append(opened)
+        return opened
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Accepts no more, gives requests in flight a moment, closes what is left."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.stop()
+        await self._wait_until_gone(grace_s)
+        for connection in list(self._connections):
+            connection.abort("")
+        await self._wait_until_gone(ABORT_WAIT_S)
+        self._timer.cancel()
+
+    async def _wait_until_gone(self, limit_s: float) -> None:
+        if not self._connections:
+            return
+        self._all_gone = self.loop.create_future()
+        await asyncio.wait([self._all_gone], timeout=limit_s)
+        self._all_gone = None
+
+    # What connections call
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether one more is within the limits. Only then `forget` is to be called for it."""
+        host = connection.session.client_host
+        limit = self.settings.max_connections_per_ip_overrides.get(host, self.settings.max_connections_per_ip)
+        if len(self._connections) >= self.settings.max_connections:
+            self.report(connection, "too many connections")
+        elif self._per_ip[host] >= limit:
+            self.report(connection, "too many connections from this address")
+        else:
+            self._connections.add(connection)
+            self._per_ip[host] += 1
+            self.counters.connections_accepted += 1
+            self._put_in_bucket(connection, self.tick + self._idle_ticks)
+            return True
+        self.counters.connections_refused += 1
+        return False
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self.buffered.discard(connection)
+        host = connection.session.client_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        bucket = self._buckets.get(connection.idle_bucket)
+        if bucket is not None:
+            bucket.discard(connection)
+        if not self._connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def report(self, connection: Connection, reason: str) -> None:
+        """A peer's mistake, once a minute for each address and listener."""
+        session = connection.session
+        if reason and self._limiter.allows((session.client_host, session.listener)):
+            log.warning(
+                "connection from %s:%d on %s is closed: %s",
+                session.client_host,
+                session.client_port,
+                session.listener,
+                reason,
+            )
+
+    # The tick
+
+    def _on_tick(self) -> None:
+        self._timer = self.loop.call_later(self._tick_s, self._on_tick)
+        self.tick += 1
+        for connection in list(self.buffered):
+            if connection.tidy():
+                self.buffered.discard(connection)
+        if self.budget.waiting:
+            self.budget.relieve(self.tick)
+        for connection in self._buckets.pop(self.tick, ()):
+            self._close_if_idle(connection)
+
+    def _close_if_idle(self, connection: Connection) -> None:
+        due = connection.last_active_tick + self._idle_ticks
+        if due > self.tick:
+            self._put_in_bucket(connection, due)
+        elif connection.awaits_handler:
+            self._put_in_bucket(connection, self.tick + self._idle_ticks)
+        else:
+            self.counters.connections_idle_closed += 1
+            connection.abort("")
+
+    def _put_in_bucket(self, connection: Connection, tick: int) -> None:
+        if self._idle_ticks:
+            connection.idle_bucket = max(tick, self.tick + 1)
+            self._buckets.setdefault(connection.idle_bucket, set()).add(connection)

@@ -1,0 +1,74 @@
+"""What the network is told: its limits, and the listeners it opens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.node.requests import ListenerKind
+
+UNLIMITED = 2**31 - 1
+DEFAULT_QUEUED_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    request_max_bytes: int = 100 << 20
+    queued_max_bytes: int = DEFAULT_QUEUED_BYTES
+    backlog: int = 50
+    send_buffer_bytes: int = 102400
+    receive_buffer_bytes: int = 102400
+    max_connections: int = UNLIMITED
+    max_connections_per_ip: int = UNLIMITED
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_idle_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address to accept on. An empty host is every interface; port 0 is any free one."""
+
+    name: str
+    host: str
+    port: int
+    kind: ListenerKind = ListenerKind.BROKER
+    security_protocol: int = 0
+
+
+def parse_ip_overrides(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: host:count,host:count. A name stands for all its addresses."""
+    limits: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        for *_, address in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM):
+            limits[str(address[0])] = int(count)
+    return limits
+
+
+def bind(listener: Listener, settings: NetworkSettings) -> socket.socket:
+    """A socket bound to the listener's address. Accepted connections inherit its options."""
+    if listener.host:
+        family, _, _, _, address = socket.getaddrinfo(
+            listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    elif socket.has_dualstack_ipv6():
+        family, address = socket.AF_INET6, ("::", listener.port)
+    else:
+        family, address = socket.AF_INET, ("0.0.0.0", listener.port)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if listener.host else 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.send_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+        if settings.receive_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+        bound.setblocking(False)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
