@@ -17,6 +17,7 @@ from barnabas.testing.reference_batches import crafted_batch
 from barnabas.testing.reference_exchange import Asked, Side, answer_of, differences
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Request, Response, Struct
@@ -33,6 +34,10 @@ def apache_kafka() -> Iterator[reference.ApacheKafka]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
     with reference.ApacheKafka(properties=PROPERTIES, release_version=RELEASE) as kafka:
+        # Producer ids come from a block that is fetched after the start.
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        with Side("Apache Kafka", kafka) as side:
+            side.wait_until(request, 4, lambda answer: answer.error_code == 0)
         yield kafka
 
 
@@ -52,6 +57,7 @@ class Both:
     def __init__(self, kafka: Side, ours: Side | None, name: str) -> None:
         self.kafka = kafka
         self.ours = ours
+        self.answers: list[Any] = []  # of the last exchange, in the order of `sides`
         self._name = name
 
     @property
@@ -70,8 +76,10 @@ class Both:
         request = asked(self.kafka) if callable(asked) else asked
         answer = answer_of(self.kafka, request, version)
         self._note(request, version, answer)
+        self.answers = [answer]
         if self.ours is not None:
-            found = differences(answer, answer_of(self.ours, asked, version), ignoring=ignoring, exact=exact)
+            self.answers.append(answer_of(self.ours, asked, version))
+            found = differences(*self.answers, ignoring=ignoring, exact=exact)
             assert not found, "\n".join([f"{brief(request)} version {version}: answers differ", *found])
         return answer
 
@@ -104,6 +112,12 @@ class Both:
             answer: Any = side.ask(DeleteTopicsRequest(topics=topics, timeout_ms=15_000), 6)
             assert not [result for result in answer.responses if result.error_code], (side.name, brief(answer))
             side.wait_until(MetadataRequest(topics=None), 12, lambda answer: not answer.topics)
+
+    def delete_topic(self, topic: str) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        for side in self.sides:
+            side.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=15_000), 6)
+            side.wait_until(request, 12, lambda answer: bool(answer.topics[0].error_code))
 
     def wait_for_partitions(self, topic: str, count: int) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
