@@ -22,6 +22,7 @@ from barnabas.wire.apis import APIS, message_classes, request_header_version, re
 from barnabas.wire.codec import DecodeError, compile_decoder, read_uvarint
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.schema import Buffer, Request, Response
+from barnabas.wire.shapes import fields_of
 
 log = logging.getLogger("barnabas.requests")
 
@@ -114,13 +115,13 @@ class Route:
         """The answer that says an error of the whole request, if this API has one."""
         if self.error_response is not None:
             return self.error_response(request, error)
-        response = self.response()
-        if not hasattr(response, "error_code"):
+        fields = {item.name for item in fields_of(self.response) if item.in_version(self.version)}
+        if "error_code" not in fields:
             return None
-        response.error_code = error.code.value
-        if hasattr(response, "error_message"):
-            response.error_message = error.message or None
-        return response
+        said: dict[str, Any] = {"error_code": error.code.value}
+        if "error_message" in fields and error.message:
+            said["error_message"] = error.message
+        return self.response(**said)
 
 
 class Dispatcher:
@@ -248,27 +249,27 @@ class Exchange:
     def cancel(self) -> None:
         """Nobody reads the answer any more. The handler may still await what it needs to clean up."""
         self.finished = None
-        awaited, self._awaited = self._awaited, self
-        if awaited is not None:
-            awaited.remove_done_callback(self._resume)
+        if asyncio.isfuture(self._awaited):
+            self._awaited.remove_done_callback(self._resume)
         self._step(asyncio.CancelledError())
 
     def _wait_for(self, awaited: Any) -> None:
         self._awaited = awaited
         if awaited is None:
             asyncio.get_running_loop().call_soon(self._resume, None)
-        elif getattr(awaited, "_asyncio_future_blocking", None) is not None:
+        elif asyncio.isfuture(awaited):
             awaited._asyncio_future_blocking = False
             awaited.add_done_callback(self._resume)
         else:
-            self._awaited = self
-            self._step(RuntimeError(f"a handler awaited {awaited!r}, which is no future"))
+            error = RuntimeError(f"a handler awaited {awaited!r}, which is no future")
+            asyncio.get_running_loop().call_soon(self._step, error)
 
     def _resume(self, awaited: Any) -> None:
         if awaited is self._awaited:
             self._step(None)
 
     def _step(self, error: BaseException | None) -> None:
+        self._awaited = self
         try:
             awaited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
         except StopIteration as finished:
