@@ -1,0 +1,105 @@
+"""UpdateFeatures: raising and lowering the levels that a cluster has finalized.
+
+We know the levels 25 to 30 of metadata.version and write the records of each (`core/metadata/records.py`), so all of
+them may be set. Levels that do not change how records look may be left again downwards; 30 does (brokers tell which
+directories are cordoned off), so there is no way back from it. A feature exists here when its APIs do: until then a
+request to raise it is refused, whatever a Kafka of the same release would say. kraft.version is the quorum's own
+matter: it can be confirmed, not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.records import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from barnabas.core.metadata.state import MetadataImage
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from barnabas.wire.records.metadata import FeatureLevelRecord
+from barnabas.wire.schema import Record
+
+LEVELS_OF_NEW_METADATA = (30,)
+PER_FEATURE_VERSION_MAX = 1
+NOT_SUPPORTED = (0, 0)
+
+
+class UpgradeType(IntEnum):
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    version: int,
+    *,
+    supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+) -> Decision[UpdateFeaturesResponse]:
+    """All updates or none: the first that cannot be made refuses the whole request."""
+    updates = {update.feature: update for update in request.feature_updates}
+    records: list[Record] = []
+    for update in updates.values():
+        try:
+            records += _update(image, update, supported)
+        except KafkaError as error:
+            message = f"No feature was updated: {update.feature} cannot be {update.max_version_level}. {error.message}"
+            return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
+    response = UpdateFeaturesResponse(error_message=None)
+    if version <= PER_FEATURE_VERSION_MAX:
+        response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
+    return Decision([] if request.validate_only else records, response)
+
+
+def _update(image: MetadataImage, update: FeatureUpdateKey, supported: Mapping[str, tuple[int, int]]) -> list[Record]:
+    kind = _upgrade_type(update)
+    name, level, current = update.feature, update.max_version_level, image.features.get(update.feature, 0)
+    _check_supported(image, name, level, supported)
+    if level < current and kind is UpgradeType.UPGRADE:
+        raise _invalid(f"It is {current}, and lowering it must be asked for as a downgrade.")
+    if level > current and kind is not UpgradeType.UPGRADE:
+        raise _invalid(f"It is {current}, which a downgrade cannot raise.")
+    if level == current:
+        return []
+    if name == KRAFT_VERSION:
+        raise _invalid(f"It is {current} and cannot be changed.")
+    if name == METADATA_VERSION and any(level < changed <= current for changed in LEVELS_OF_NEW_METADATA):
+        raise _invalid(f"It is {current}, and what was written since could not be read at {level}.")
+    return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _upgrade_type(update: FeatureUpdateKey) -> UpgradeType:
+    if update.allow_downgrade:
+        return UpgradeType.SAFE_DOWNGRADE
+    try:
+        return UpgradeType(update.upgrade_type)
+    except ValueError:
+        raise _invalid(f"The upgrade type {update.upgrade_type} is unknown.") from None
+
+
+def _check_supported(image: MetadataImage, name: str, level: int, supported: Mapping[str, tuple[int, int]]) -> None:
+    if level < 0:
+        raise _invalid("A level is not negative.")
+    if name not in supported:
+        raise _invalid("This node does not know the feature.")
+    low, high = supported[name]
+    if not low <= level <= high:
+        raise _invalid(f"This node supports {low} to {high}.")
+    if name == KRAFT_VERSION:
+        return
+    for kind, nodes in (("Broker", image.brokers), ("Controller", image.controllers)):
+        for node in nodes.values():
+            low, high = node.features.get(name, NOT_SUPPORTED)
+            if not low <= level <= high:
+                raise _invalid(f"{kind} {node.id} supports {low} to {high}.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,147 @@
+"""New partitions: assignments by hand or by placement, their records, and CreatePartitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from barnabas.core.controller.directories import default_directory
+from barnabas.core.controller.placement import is_active, place_replicas
+from barnabas.core.controller.topic_names import named_twice
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.state import MetadataImage, TopicState
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from barnabas.wire.records.metadata import PartitionRecord
+from barnabas.wire.schema import Record
+from barnabas.wire.uuids import Uuid
+
+# One request is one batch of records: it is committed whole or not at all, so it has a bound.
+RECORDS_PER_REQUEST_MAX = 10_000
+
+
+def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """Raises if a partition cannot have these replicas; the factor is that of the partitions before."""
+    if not replicas:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment names no replica.")
+    for broker in sorted(replicas):
+        if broker not in image.brokers:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"An assignment names broker {broker}, which is not registered."
+            )
+    if len(set(replicas)) != len(replicas):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"An assignment names a broker twice: {list(replicas)}.")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"An assignment has {len(replicas)} replicas where other partitions have {replication_factor}.",
+        )
+
+
+def place(image: MetadataImage, partitions: int, replication_factor: int, random: Random) -> list[list[int]]:
+    try:
+        return place_replicas(image.brokers.values(), partitions, replication_factor, random)
+    except KafkaError as error:
+        raise KafkaError(
+            error.code, f"A partition cannot have {replication_factor} replicas: {error.message}"
+        ) from None
+
+
+def partition_records(
+    image: MetadataImage, topic_id: Uuid, first: int, assignments: Iterable[list[int]], fenced: ErrorCode
+) -> list[Record]:
+    """`fenced` is the error if no replica of a partition can lead it."""
+    brokers = image.brokers
+    directories = {broker.id: default_directory(broker) for broker in brokers.values()}
+    records: list[Record] = []
+    for index, replicas in enumerate(assignments, first):
+        isr = [replica for replica in replicas if is_active(brokers[replica])]
+        if not isr:
+            raise KafkaError(fenced, f"No replica of partition {index} can lead it: all are fenced or shutting down.")
+        records.append(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[directories[replica] for replica in replicas],
+            )
+        )
+    return records
+
+
+def create_partitions(
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    *,
+    random: Random,
+    may_alter: Callable[[str], bool] = lambda name: True,
+) -> Decision[CreatePartitionsResponse]:
+    records: list[Record] = []
+    results: list[CreatePartitionsTopicResult] = []
+    duplicates = named_twice(topic.name for topic in request.topics)
+    for name in duplicates:
+        results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")))
+    for topic in request.topics:
+        if topic.name in duplicates:
+            continue
+        try:
+            if not may_alter(topic.name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            added = _added_partitions(image, topic, len(records), random)
+        except KafkaError as error:
+            results.append(_refused(topic.name, error))
+        else:
+            records += added
+            results.append(CreatePartitionsTopicResult(name=topic.name))
+    return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+
+
+def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message or None)
+
+
+def _added_partitions(
+    image: MetadataImage, wanted: CreatePartitionsTopic, records_before: int, random: Random
+) -> list[Record]:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    current = len(topic.partitions)
+    added = wanted.count - current
+    if added <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{topic.name}' has {current} partitions: {wanted.count} are no increase.",
+        )
+    if wanted.assignments is not None and len(wanted.assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partitions are to be added, and {len(wanted.assignments)} assignments were given.",
+        )
+    if records_before + added > RECORDS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"One request can create {RECORDS_PER_REQUEST_MAX} partitions at most."
+        )
+    replication_factor = _replication_factor(topic)
+    if wanted.assignments is None:
+        assignments = place(image, added, replication_factor, random)
+        return partition_records(
+            image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICATION_FACTOR
+        )
+    assignments = [assignment.broker_ids for assignment in wanted.assignments]
+    for replicas in assignments:
+        check_assignment(image, replicas, replication_factor)
+    return partition_records(image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+
+def _replication_factor(topic: TopicState) -> int:
+    return len(topic.partitions[min(topic.partitions)].replicas)

@@ -1,0 +1,26 @@
+import pytest
+
+from barnabas.core.controller.topic_names import can_collide, name_error, named_twice, unified
+
+
+@pytest.mark.parametrize("name", ["a", "A-z_0.9", "x" * 249, "...", "__consumer_offsets", "-"])
+def test_letters_digits_dot_underscore_and_dash_up_to_249_are_a_name(name: str) -> None:
+    assert name_error(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a:b", "\0"])
+def test_anything_else_is_none_and_the_reason_is_a_sentence(name: str) -> None:
+    error = name_error(name)
+    assert error
+    assert error.endswith(".")
+
+
+def test_dot_and_underscore_are_alike() -> None:
+    assert unified("a.b_c") == unified("a_b.c") == "a_b_c"
+    assert can_collide("a.b")
+    assert can_collide("a_b")
+    assert not can_collide("a-b")
+
+
+def test_names_given_twice_are_found_in_order() -> None:
+    assert list(named_twice(["c", "a", "b", "a", "c", "a", "d"])) == ["a", "c"]
