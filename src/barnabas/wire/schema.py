@@ -131,36 +131,41 @@ class Message(Struct):
     @classmethod
     def decode(cls, buffer: Buffer, version: int) -> Self:
         """Reads a whole buffer: bytes left over are an error, as they are for Kafka."""
-        message, position = cls.decode_from(buffer, 0, version)
-        if position != len(buffer):
-            from barnabas.wire.codec import DecodeError
+        end = len(buffer)
+        message: Self
+        message, position = (cls._decoders.get(version) or cls._compile_decoder(version))(buffer, 0, end)
+        if position != end:
+            from barnabas.wire.primitives import DecodeError
 
-            raise DecodeError(f"{len(buffer) - position} bytes are left over after {cls.__name__} version {version}")
+            raise DecodeError(f"{end - position} bytes are left over after {cls.__name__} version {version}")
         return message
 
     @classmethod
     def decode_from(cls, buffer: Buffer, position: int, version: int) -> tuple[Self, int]:
-        try:
-            decoder = cls._decoders[version]
-        except KeyError:
-            from barnabas.wire.codec import compile_decoder
+        return (cls._decoders.get(version) or cls._compile_decoder(version))(buffer, position, len(buffer))
 
-            decoder = cls._decoders[version] = compile_decoder(cls, version)
-        return decoder(buffer, position, len(buffer))
+    @classmethod
+    def _compile_decoder(cls, version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+        from barnabas.wire.codec import compile_decoder
+
+        decoder = cls._decoders[version] = compile_decoder(cls, version)
+        return decoder
+
+    @classmethod
+    def _compile_encoder(cls, version: int) -> Callable[[Any, bytearray], None]:
+        from barnabas.wire.codec import compile_encoder
+
+        encoder = cls._encoders[version] = compile_encoder(cls, version)
+        return encoder
 
     def encode(self, version: int) -> bytearray:
         out = bytearray()
-        self.encode_into(out, version)
+        (self._encoders.get(version) or self._compile_encoder(version))(self, out)
         return out
 
     def encode_into(self, out: bytearray, version: int) -> None:
-        try:
-            encoder = self._encoders[version]
-        except KeyError:
-            from barnabas.wire.codec import compile_encoder
-
-            encoder = self._encoders[version] = compile_encoder(type(self), version)
-        encoder(self, out)
+        """Appends to `out`, which is left as it was if this fails."""
+        (self._encoders.get(version) or self._compile_encoder(version))(self, out)
 
 
 class Request(Message):
