@@ -6,6 +6,7 @@ the reference does.
 
 import itertools
 import os
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest,
 from barnabas.wire.schema import Request, Response, Struct
 from barnabas.wire.shapes import fields_of
 
+SETTLE_S = 2.0 if "BARNABAS_TRANSCRIPT" not in os.environ else 0.15
 TRANSCRIPT = os.environ.get("BARNABAS_TRANSCRIPT")
 # Both sides alike: the ids of single nodes, no topic by accident, quick expiry nowhere.
 RELEASE = "4.0-IV3"  # the metadata level at which we format
@@ -82,6 +84,18 @@ class Both:
             found = differences(*self.answers, ignoring=ignoring, exact=exact)
             assert not found, "\n".join([f"{brief(request)} version {version}: answers differ", *found])
         return answer
+
+    def settled(self, asked: Request, version: int, *, ignoring: Collection[str] = ()) -> None:
+        """As `same`, but the answers may need a moment to agree: Kafka answers before a change is applied."""
+        limit = time.monotonic() + SETTLE_S
+        while True:
+            self.answers = [answer_of(side, asked, version) for side in self.sides]
+            found = differences(*self.answers, ignoring=ignoring) if self.ours is not None else []
+            if time.monotonic() > limit or (self.ours is not None and not found):
+                break
+            time.sleep(0.02)
+        self._note(asked, version, self.answers[0])
+        assert not found, "\n".join([f"{brief(asked)} version {version}: answers differ", *found])
 
     def produce(self, topic: str, records: bytes, *, partition: int = 0) -> None:
         """Appends to both; it must succeed."""

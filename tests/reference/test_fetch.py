@@ -241,7 +241,7 @@ def test_a_session_sees_a_moved_log_start(both: Any) -> None:
     session.ask({}, 3)
 
 
-def test_a_session_without_partitions_is_not_opened(both: Any) -> None:
+def test_a_session_without_partitions_is_opened_too(both: Any) -> None:
     both.same(FetchRequest(max_wait_ms=50, min_bytes=1, session_id=0, session_epoch=0), 12)
 
 
