@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from barnabas.node.requests import Region
 from barnabas.node.waiting import WaitingFetch
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.fetch import FetchPartition
@@ -45,7 +46,9 @@ class PartitionFetch:
     """What is asked of one partition, and what was found there. It watches the partition while its request waits."""
 
     __slots__ = (
+        "aborted_transactions",
         "available_bytes",
+        "current_leader",
         "current_leader_epoch",
         "diverging_epoch",
         "error_code",
@@ -69,7 +72,21 @@ class PartitionFetch:
         self.topic: str | None = None
         self.partition: Partition | None = None
         self.waiting: WaitingFetch | None = None
+        self.available_bytes = 0
         self.renew(asked)
+        self.fail(ErrorCode.NONE)
+
+    def fail(self, error_code: int, aborted_transactions: list[tuple[int, int]] | None = None) -> None:
+        """Nothing found here but this error."""
+        self.error_code = error_code
+        self.high_watermark = UNKNOWN_OFFSET
+        self.last_stable_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.diverging_epoch: tuple[int, int] | None = None
+        self.current_leader: tuple[int, int] | None = None
+        # Pairs of producer id and first offset; None where the client reads uncommitted records.
+        self.aborted_transactions = aborted_transactions
+        self.records: bytes | bytearray | memoryview | Region = b""
 
     def renew(self, asked: FetchPartition) -> None:
         self.fetch_offset = asked.fetch_offset
