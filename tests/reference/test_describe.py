@@ -38,9 +38,14 @@ def partitions(*names: str, limit: int = 2000, cursor: Cursor | None = None) -> 
 
 def test_partitions_of_topics(both: Any) -> None:
     both.same(partitions(both.topic(partitions=3), both.topic()), 0)
-    both.same(partitions("not-there", "a/b", ""), 0)
     name = both.topic()
     both.same(partitions(name, name), 0)
+
+
+@pytest.mark.parametrize("names", [["not-there"], ["not-there", "another"], ["a/b"], [""], ["not-there", "a/b"]])
+def test_partitions_of_what_is_not_there(both: Any, names: list[str]) -> None:
+    both.same(partitions(*names), 0)
+    both.same(partitions(*names, both.topic()), 0)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1, 2, 3, 4, 5, 6])
