@@ -147,9 +147,8 @@ class Dispatcher:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
             if end > route.max_bytes:
                 raise DecodeError(f"{end} bytes are too many for {route.name}")
-            request, position = route.decode(frame, position, end)
-            if position != end:
-                raise DecodeError(f"{end - position} bytes are left over after {route.name} v{route.version}")
+            # Bytes left over are not looked at, as Kafka does it.
+            request, _ = route.decode(frame, position, end)
         except InvalidRequest:
             raise
         except Exception as error:
