@@ -12,13 +12,14 @@ from typing import Any
 
 from barnabas.wire.primitives import (
     FORMATS,
+    MAX_REQUEST_ELEMENTS,
     MAX_STRING_LENGTH,
     MAX_TAGGED_FIELDS,
     DecodeError,
     LayoutsByCount,
     read_uvarint,
 )
-from barnabas.wire.schema import Message
+from barnabas.wire.schema import Message, Request
 from barnabas.wire.shapes import Field, Kind, fields_of
 from barnabas.wire.source import Source
 from barnabas.wire.uuids import Uuid
@@ -34,10 +35,14 @@ def decoder_source(cls: type[Message], version: int) -> Source:
         too_short=(struct.error, IndexError),
         too_long=_too_long,
         is_null=_is_null,
+        too_many=_too_many,
     )
-    reader = _Reader(source, version, cls.is_flexible(version))
+    reader = _Reader(source, version, cls.is_flexible(version), limited=issubclass(cls, Request))
     source.add(0, "def decode(buffer, position, end):")
-    source.add(1, "if type(buffer) is not memoryview:", "    buffer = memoryview(buffer)", "try:")
+    source.add(1, "if type(buffer) is not memoryview:", "    buffer = memoryview(buffer)")
+    if reader.limited:
+        source.add(1, f"elements_left = {MAX_REQUEST_ELEMENTS}")
+    source.add(1, "try:")
     reader.struct(2, cls, "message")
     reader.flush(2)
     source.add(2, "return message, position")
@@ -52,6 +57,10 @@ def _too_long(name: str) -> DecodeError:
 
 def _is_null(name: str) -> DecodeError:
     return DecodeError(f"{name} must not be null")
+
+
+def _too_many(name: str) -> DecodeError:
+    return DecodeError(f"{name} brings the request above {MAX_REQUEST_ELEMENTS} elements")
 
 
 def least_width(cls: type[Any], version: int, flexible: bool) -> int:
@@ -78,10 +87,11 @@ def _least_width(item: Field, version: int, flexible: bool) -> int:
 
 
 class _Reader:
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, limited: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.limited = limited
         self._pending: list[tuple[str, str]] = []
         self._afterwards: list[str] = []
 
@@ -211,7 +221,14 @@ class _Reader:
         self.source.add(depth + 1, f"{target} = [*unpack_from(f'>{{{count}}}{code}', buffer, position)]")
         self.source.add(depth, f"position += {count}{f' * {width}' if width > 1 else ''}")
 
+    def _count_elements(self, depth: int, name: str, count: str) -> None:
+        if self.limited:
+            self.source.add(
+                depth, f"elements_left -= {count}", "if elements_left < 0:", f"    raise too_many('{name}')"
+            )
+
     def _elements(self, depth: int, element: Field, target: str, count: str) -> None:
+        self._count_elements(depth, element.name, count)
         items, value = self.source.fresh("items"), self.source.fresh("value")
         # Most arrays are short: counting down is quicker than a range object.
         self.source.add(depth, f"{target} = {items} = []", f"while {count}:", f"    {count} -= 1")
@@ -229,6 +246,7 @@ class _Reader:
         self.flush(depth)
         add(depth, f"if {count}:", f"    if {count} > {MAX_TAGGED_FIELDS}:")
         add(depth + 2, f"raise DecodeError('there are more than {MAX_TAGGED_FIELDS} tagged fields')")
+        self._count_elements(depth + 1, "a tagged field", count)
         add(depth + 1, f"while {count}:", f"    {count} -= 1")
         depth += 2
         add(depth, f"{tag}, position = read_uvarint(buffer, position)")

@@ -22,6 +22,9 @@ FORMATS = {
 MAX_STRING_LENGTH = 0x7FFF
 # Kafka's own messages have a handful. A count of one byte keeps a peer from sending millions of them to be skipped.
 MAX_TAGGED_FIELDS = 0x7F
+# Structs, strings, UUIDs and tagged fields in one request. Objects take many times the bytes of a frame, and time on
+# the loop: 100 MB of empty topics in a Produce request would be 8 GB.
+MAX_REQUEST_ELEMENTS = 250_000
 
 
 class CodecError(Exception):
