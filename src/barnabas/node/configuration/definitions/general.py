@@ -1,0 +1,122 @@
+"""Who this node is, what it does, and the switches that belong to no other table."""
+
+from __future__ import annotations
+
+from barnabas.node.configuration.definition import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STRING,
+    Definition,
+    at_least,
+    each_of,
+    entries,
+)
+
+DEFINITIONS: tuple[Definition, ...] = (
+    Definition(
+        "alter.config.policy.class.name",
+        CLASS,
+        None,
+        "Class that may veto a change of configuration; Java policy classes cannot be loaded here.",
+    ),
+    Definition(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        True,
+        "Whether asking for the metadata of a missing topic, or producing to it, creates it.",
+    ),
+    Definition(
+        "background.threads",
+        INT,
+        10,
+        "Threads of the JVM broker for housekeeping; kept for compatibility, one event loop does this work here.",
+        at_least(1),
+        update=CLUSTER_WIDE,
+    ),
+    Definition("broker.id", INT, -1, "The older name of node.id; if both are given they must agree."),
+    Definition(
+        "broker.rack",
+        STRING,
+        None,
+        "The rack, zone or machine this node stands in, used to spread replicas and to let clients read nearby.",
+    ),
+    Definition(
+        "config.providers",
+        LIST,
+        (),
+        "Names of providers that fetch values stored elsewhere for other keys.",
+        entries,
+        update=CLUSTER_WIDE,
+    ),
+    Definition(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        True,
+        "Whether a stopping broker hands its leaderships over before it goes.",
+    ),
+    Definition(
+        "create.topic.policy.class.name",
+        CLASS,
+        None,
+        "Class that may veto the creation of a topic; Java policy classes cannot be loaded here.",
+    ),
+    Definition("delete.topic.enable", BOOLEAN, True, "Whether topics may be deleted at all."),
+    Definition(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        "Most partitions one DescribeTopicPartitions answer may hold before it is continued with a cursor.",
+        at_least(1),
+    ),
+    Definition(
+        "node.id",
+        INT,
+        None,
+        "The number by which this node is known in the cluster, unique among all brokers and controllers.",
+        at_least(0),
+        required=True,
+    ),
+    Definition(
+        "num.io.threads",
+        INT,
+        8,
+        "Threads of the JVM broker that process requests; kept for compatibility, one event loop does this work here.",
+        at_least(1),
+        update=CLUSTER_WIDE,
+    ),
+    Definition(
+        "process.roles",
+        LIST,
+        None,
+        "What this process is: broker, controller, or both when the two are listed.",
+        each_of("broker", "controller"),
+        required=True,
+    ),
+    Definition(
+        "server.max.startup.time.ms",
+        LONG,
+        LONG_MAX,
+        "How long a start may take before it counts as failed.",
+        at_least(0),
+        internal=True,
+    ),
+    Definition(
+        "unstable.api.versions.enable",
+        BOOLEAN,
+        False,
+        "Whether API versions that are still being developed are offered.",
+        internal=True,
+    ),
+    Definition(
+        "unstable.feature.versions.enable",
+        BOOLEAN,
+        False,
+        "Whether feature levels that are still being developed may be finalized.",
+        internal=True,
+    ),
+)
