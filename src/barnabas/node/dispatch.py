@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 from barnabas.node.handlers import HANDLERS
 from barnabas.node.requests import InvalidRequest, ListenerKind, RawResponse, Region, RequestContext, Session
 from barnabas.wire.apis import APIS, message_classes, request_header_version, response_header_version
-from barnabas.wire.codec import DecodeError, compile_decoder, read_uvarint
+from barnabas.wire.codec import compile_decoder
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.primitives import MAX_TAGGED_FIELDS, DecodeError, read_uvarint
 from barnabas.wire.schema import Buffer, Request, Response
 from barnabas.wire.shapes import fields_of
 
@@ -29,10 +30,6 @@ log = logging.getLogger("barnabas.requests")
 API_VERSIONS = 18
 # Handshakes, credentials and configurations, which may hold passwords: never shown in a log.
 SECRET_APIS = frozenset({17, 33, 36, 38, 41, 44, 51})
-# Requests without records are small. A bound well below a frame's keeps what a hostile one can unfold to small too.
-PLAIN_REQUEST_MAX_BYTES = 16 << 20
-RECORD_APIS = frozenset({0, 58, 72})
-HEADER_TAGS_MAX = 1000
 LOG_INTERVAL_S = 60.0
 LOG_KEYS_MAX = 1000
 
@@ -78,7 +75,6 @@ class Route:
         "flexible_header",
         "handle",
         "header_room",
-        "max_bytes",
         "name",
         "requests",
         "response",
@@ -90,7 +86,6 @@ class Route:
         self.api_key = api_key
         self.version = version
         self.name = APIS[api_key].name
-        self.max_bytes = 1 << 31 if api_key in RECORD_APIS else PLAIN_REQUEST_MAX_BYTES
         self.flexible_header = request_header_version(request, version) >= 2
         self.header_room = bytes(9 if response_header_version(request, version) else 8)
         self.decode: Callable[[Buffer, int, int], tuple[Any, int]] = compile_decoder(request, version)
@@ -134,7 +129,6 @@ class Dispatcher:
 
     def serve(self, session: Session, frame: memoryview) -> Answer | Exchange | None:
         """The answer to one request, or what will bring it, or None where none is wanted."""
-        end = len(frame)
         try:
             route_id, correlation_id, client_id_length = _header.unpack_from(frame, 0)
             route = session.routes.get(route_id) or self._find_route(session, route_id)
@@ -145,10 +139,8 @@ class Dispatcher:
                 client_id = str(frame[10:position], "utf-8", "replace")
             if route.flexible_header:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-            if end > route.max_bytes:
-                raise DecodeError(f"{end} bytes are too many for {route.name}")
             # Bytes left over are not looked at, as Kafka does it.
-            request, _ = route.decode(frame, position, end)
+            request, _ = route.decode(frame, position, len(frame))
         except InvalidRequest:
             raise
         except Exception as error:
@@ -304,7 +296,7 @@ class Exchange:
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
     """Newer clients send tags that are unknown here."""
     count, position = read_uvarint(frame, position)
-    if count > HEADER_TAGS_MAX:
+    if count > MAX_TAGGED_FIELDS:
         raise DecodeError(f"{count} tagged fields in a header are too many")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
