@@ -1,0 +1,197 @@
+"""What a client's batch must be before it enters a log, with Kafka's error codes.
+
+The header is checked, the checksum verified and nothing else looked at, unless the topic's configuration is about
+records: null keys on compacted topics and a bound on how old a record may be. Deviations from Kafka, which opens every
+batch: a batch whose records contradict its header is taken if the header is consistent, and the greatest timestamp in
+the header is believed.
+"""
+
+from __future__ import annotations
+
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.wire.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    FIXED_LENGTH_BYTES,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_OFFSET,
+    NO_TIMESTAMP,
+    SPAN,
+    BatchHeader,
+    batch_crc,
+    decode_records,
+    framing_error,
+    outline_records,
+    read_header,
+    recompress,
+    set_timestamp,
+)
+from barnabas.wire.compression import Buffer, Compression
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+SMALLEST_RECORD_BYTES = 7  # seven fields of at least one byte each
+
+
+class RecordsRefused(KafkaError):
+    """Some records are not acceptable: their indexes in the batch, and why. Kafka tells clients this message."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def single_batch(batches: Buffer) -> memoryview:
+    """The one batch of magic 2 that a Produce request has per partition; bytes that are no whole batch are cut off."""
+    view = memoryview(batches)
+    if error := framing_error(view):
+        raise error
+    if len(view) <= MAGIC_OFFSET or SPAN.unpack_from(view)[1] + LOG_OVERHEAD_BYTES > len(view):
+        raise invalid("Produce requests must have at least one record batch per partition")
+    if view[MAGIC_OFFSET] != MAGIC:
+        raise invalid("Produce requests are only allowed to contain record batches with magic version 2")
+    size = SPAN.unpack_from(view)[1] + LOG_OVERHEAD_BYTES
+    rest = view[size:]
+    if error := framing_error(rest):
+        raise error
+    if len(rest) > MAGIC_OFFSET and SPAN.unpack_from(rest)[1] + LOG_OVERHEAD_BYTES <= len(rest):
+        raise invalid("Produce requests are only allowed to contain exactly one record batch per partition")
+    return view[:size]
+
+
+def admit(batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    """A client's batch as it will be written, apart from offset and epoch, and its header."""
+    view = batches if isinstance(batches, memoryview) else memoryview(batches)
+    size = len(view)
+    if size < HEADER_BYTES or SPAN.unpack_from(view)[1] + LOG_OVERHEAD_BYTES != size or view[MAGIC_OFFSET] != MAGIC:
+        view = single_batch(view)
+        size = len(view)
+    if size < HEADER_BYTES:
+        raise corrupt(topic_partition, "the size is smaller than the header")
+    header = read_header(view)
+    if header.base_offset != 0:
+        raise invalid(
+            f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
+            f"but it is {header.base_offset}"
+        )
+    if size > config.max_message_bytes:
+        raise too_large(topic_partition, size, config)
+    if batch_crc(view, 0, size) != header.crc:
+        raise corrupt(topic_partition, f"stored crc = {header.crc}")
+    check_header(header, topic_partition)
+    if config.opens_records or (
+        not config.log_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+    ):
+        check_records(view, header, topic_partition, config, now_ms)
+    if config.target_compression is not None and config.target_compression != header.attributes & COMPRESSION_MASK:
+        view = memoryview(recompress(view, 0, config.target_compression, config.compression_level))
+        if len(view) > config.max_message_bytes:
+            raise too_large(topic_partition, len(view), config)
+        header = read_header(view)
+    if config.log_append_time or header.attributes & LOG_APPEND_TIME_FLAG:
+        return with_topic_s_timestamp(view, header, topic_partition, config, now_ms)
+    return view, header
+
+
+def check_header(header: BatchHeader, topic_partition: str) -> None:
+    count, delta, attributes = header.records_count, header.last_offset_delta, header.attributes
+    if delta < 0:
+        raise invalid(f"Batch has an invalid offset range: [0, {delta}] in topic partition {topic_partition}")
+    if count <= 0:
+        raise invalid(f"Invalid reported count for record batch: {count} in topic partition {topic_partition}")
+    if count != delta + 1:
+        raise invalid(
+            f"Inconsistent batch offset range [0, {delta}] and count of records {count} "
+            f"in topic partition {topic_partition}"
+        )
+    if attributes & CONTROL_FLAG:
+        raise invalid(f"Clients are not allowed to write control records in topic partition {topic_partition}")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise invalid(
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
+            f"in topic partition {topic_partition}"
+        )
+    codec = attributes & COMPRESSION_MASK
+    if not codec and header.batch_length - FIXED_LENGTH_BYTES < count * SMALLEST_RECORD_BYTES:
+        raise invalid(f"{count} records do not fit into the batch in topic partition {topic_partition}")
+    if codec > Compression.ZSTD:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
+
+
+def check_records(view: memoryview, header: BatchHeader, topic_partition: str, config: LogConfig, now_ms: int) -> None:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    errors: list[tuple[int, str]] = []
+    untimely = False
+    for index, record in enumerate(outline_records(view)):
+        if config.compacted and not record.has_key:
+            errors.append(
+                (index, f"Compacted topic cannot accept message without key in topic partition {topic_partition}")
+            )
+        elif config.log_append_time or record.timestamp == NO_TIMESTAMP or earliest <= record.timestamp <= latest:
+            continue
+        else:
+            untimely = True
+            text = f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+            errors.append((index, f"{text}The timestamp should be within [{earliest}, {latest}]"))
+    if untimely:
+        raise untimely_records(errors)
+    if errors:
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:3])
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors,
+        )
+
+
+def untimely_records(errors: list[tuple[int, str]]) -> RecordsRefused:
+    return RecordsRefused(
+        ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+    )
+
+
+def with_topic_s_timestamp(
+    view: memoryview, header: BatchHeader, topic_partition: str, config: LogConfig, now_ms: int
+) -> tuple[memoryview, BatchHeader]:
+    """LogAppendTime is the log's to give: a producer that claims it is refused, or unclaimed on a CreateTime topic."""
+    if config.log_append_time and header.attributes & LOG_APPEND_TIME_FLAG:
+        raise untimely_records(
+            [
+                (
+                    index,
+                    f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, "
+                    f"timestamp={record.timestamp}, key={size_text(record.key)}, value={size_text(record.value)}). "
+                    "Producer should not set timestamp type to LogAppendTime.",
+                )
+                for index, record in enumerate(decode_records(view))
+            ]
+        )
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    max_timestamp = now_ms if config.log_append_time else header.max_timestamp
+    set_timestamp(view, 0, max_timestamp=max_timestamp, log_append_time=config.log_append_time)
+    return view, read_header(view)
+
+
+def size_text(data: bytes | None) -> str:
+    return f"{0 if data is None else len(data)} bytes"
+
+
+def corrupt(topic_partition: str, detail: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({detail}) in topic partition {topic_partition}.")
+
+
+def too_large(topic_partition: str, size: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {topic_partition} is {size} bytes "
+        f"which exceeds the maximum configured value of {config.max_message_bytes}.",
+    )

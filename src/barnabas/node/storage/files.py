@@ -1,0 +1,165 @@
+"""Files of a log directory: their names, handles that are opened when used and closed when too many, atomic writes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+SYNCFS_FROM_FILES = 64
+
+fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of(name: str) -> int | None:
+    """The offset in a segment file's name, `00000000000000000042.log` -> 42."""
+    digits = name[:20]
+    return int(digits) if len(name) > 20 and name[20] == "." and digits.isascii() and digits.isdigit() else None
+
+
+class FileHandles:
+    """At most `limit` open files: whoever was not used since the last round is closed first."""
+
+    def __init__(self, limit: int = 512) -> None:
+        self.limit = max(limit, 4)
+        self._open: deque[PooledFile] = deque()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, file: PooledFile) -> None:
+        while len(self._open) >= self.limit:
+            candidate = self._open.popleft()
+            if candidate.fd < 0:
+                continue
+            if candidate.used:
+                candidate.used = False
+                self._open.append(candidate)
+            else:
+                os.close(candidate.fd)
+                candidate.fd = -1
+        self._open.append(file)
+
+    def closed(self, file: PooledFile) -> None:
+        try:
+            self._open.remove(file)
+        except ValueError:
+            pass
+
+
+class PooledFile:
+    """A file by its path. `fileno()` opens it if need be, so the number must not be kept across other files' use."""
+
+    __slots__ = ("_handles", "directory", "fd", "name", "used")
+
+    def __init__(self, handles: FileHandles, directory: str, name: str) -> None:
+        self._handles = handles
+        self.directory = directory
+        self.name = name
+        self.fd = -1
+        self.used = False
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.name}"
+
+    def fileno(self) -> int:
+        self.used = True
+        if self.fd < 0:
+            self._handles.opened(self)
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self.fd
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self.fd).st_size if self.fd >= 0 else os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def exists(self) -> bool:
+        return self.fd >= 0 or os.path.exists(self.path)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self._handles.closed(self)
+            os.close(fd)
+
+    def rename(self, name: str) -> None:
+        try:
+            os.rename(self.path, f"{self.directory}/{name}")
+        except FileNotFoundError:
+            pass
+        self.name = name
+
+
+def fsync_path(path: str) -> None:
+    """Also for directories; a file that is gone needs no fsync."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: str, content: bytes, *, sync: bool = True) -> None:
+    """The file has the old content or the new one, whatever happens: written beside, fsynced, renamed."""
+    beside = f"{path}.tmp"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_fully(fd, content)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(beside, path)
+    if sync:
+        fsync_path(os.path.dirname(path))
+
+
+def write_fully(fd: int, content: bytes | memoryview) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def unlink_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+
+def sync_file_system(directory: str) -> bool:
+    """Everything written to the directory's file system reaches the disk in one call; False where there is none."""
+    if sys.platform != "linux":
+        return False
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), directory)
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,613 @@
+"""A partition's log: batches in, batches out, offsets in between.
+
+Everything here is called on the event loop and touches the page cache only; what waits for a disk (fsync, removal of
+files) is handed to `Background`. Offsets: `log_start_offset` <= `recovery_point` and high watermark <=
+`log_end_offset`; what is below the recovery point survives a crash as it is, the rest is scanned after one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from barnabas.node.storage import recovery
+from barnabas.node.storage.admission import admit
+from barnabas.node.storage.files import FileHandles, unlink_all
+from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
+from barnabas.node.storage.segment import RollLimits, Segment, TimestampOffset
+from barnabas.node.storage.segments import Segments
+from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.wire.batch import (
+    CONTROL_FLAG,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    STAMP,
+    STAMP_BYTES,
+    BatchHeader,
+    iterate_batches,
+    read_header,
+    set_timestamp,
+    validate,
+)
+from barnabas.wire.compression import Buffer
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.uuids import Uuid
+
+Placed = list[tuple[int, BatchHeader]]
+
+
+class Background(Protocol):
+    """The log directory, as a log sees it."""
+
+    def flush_later(self, log: PartitionLog) -> None: ...
+
+    def delete_later(self, paths: list[str], delay_ms: int) -> None: ...
+
+    def failed(self, error: OSError) -> None: ...
+
+
+class Foreground:
+    """Does at once what a log directory does in the background: for tools and tests."""
+
+    def flush_later(self, log: PartitionLog) -> None:
+        log.flush()
+
+    def delete_later(self, paths: list[str], delay_ms: int) -> None:
+        unlink_all(paths)
+
+    def failed(self, error: OSError) -> None:
+        return None
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    size: int
+    duplicate: bool = False
+    flush_due: bool = False  # `flush.messages` asks for a sync before the answer
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        handles: FileHandles | None = None,
+        background: Background | None = None,
+    ) -> None:
+        """Use `open` or `create`."""
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.name = f"{topic}-{partition}"
+        self.topic_id: Uuid | None = None
+        self.background: Background = background or Foreground()
+        self.segments = Segments(handles or FileHandles(), directory)
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.last_flush_ms = 0
+        self.offline = False
+        self.config = config
+        self._snapshots_to_sync: list[str] = []
+        self._directory_changed = False
+        self._flushing: list[FlushTask] = []
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._limits = RollLimits(config.roll_bytes, config.segment_ms, config.segment_index_bytes)
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def active_segment(self) -> Segment:
+        return self.segments.active
+
+    # -- opening
+
+    @classmethod
+    def create(
+        cls,
+        directory: str | os.PathLike[str],
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        start_offset: int = 0,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        handles: FileHandles | None = None,
+        background: Background | None = None,
+    ) -> PartitionLog:
+        """An empty log in a directory that has none; the directory is made if need be."""
+        path = os.fspath(directory)
+        os.makedirs(path, exist_ok=True)
+        log = cls(
+            path,
+            topic,
+            partition,
+            config,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            handles=handles,
+            background=background,
+        )
+        log._start_empty(start_offset, now_ms)
+        log.last_flush_ms = now_ms
+        return log
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        handles: FileHandles | None = None,
+        background: Background | None = None,
+        recovered: recovery.Recovered | None = None,
+    ) -> PartitionLog:
+        """The log of a directory. Unless it was closed cleanly, it is scanned from the recovery point on.
+
+        `recovered` is what such a scan found if somebody else did it.
+        """
+        path = os.fspath(directory)
+        job = recovery.Job(
+            directory=path,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=now_ms,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+        recovery.tidy(path)
+        if not clean and recovered is None:
+            recovered = recovery.recover(job)
+        log = cls(
+            path,
+            topic,
+            partition,
+            config,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            handles=handles,
+            background=background,
+        )
+        log.last_flush_ms = now_ms
+        log.topic_id = read_partition_metadata(path)
+        if not log._load(log_start_offset, now_ms, recovered):
+            log._close_files()
+            recovered = recovery.recover(job._replace(recovery_point=0))
+            log.segments = Segments(log.segments.handles, path)
+            log._load(log_start_offset, now_ms, recovered)
+        log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+        return log
+
+    def _start_empty(self, offset: int, now_ms: int) -> None:
+        self.segments.create(offset, self._config, now_ms)
+        self._directory_changed = True
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.producers.clear(offset)
+        self.producers.snapshot_offset = offset
+
+    def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
+        """False if the files need recovery after all."""
+        complete = self.segments.load(self._config, now_ms)
+        if not len(self.segments):
+            self._start_empty(log_start_offset, now_ms)
+            return True
+        try:
+            if not complete:
+                return False
+            self.log_end_offset = self.segments.active.load_end()
+        except OSError:
+            return False
+        self.log_start_offset = max(log_start_offset, self.segments.first_offset)
+        if recovered is None:
+            self.epochs = LeaderEpochs.load(self.directory)
+        else:
+            self.epochs = LeaderEpochs(recovered.epochs)
+            self.epochs.dirty = self._directory_changed = True
+        if self.log_end_offset < self.log_start_offset:
+            self._remove(self.segments.clear())
+            self.epochs.clear()
+            self._start_empty(log_start_offset, now_ms)
+            return True
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self._load_producers(now_ms, trust_missing_snapshot=recovered is None)
+        return True
+
+    def _load_producers(self, now_ms: int, *, trust_missing_snapshot: bool) -> None:
+        self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
+        known = self.producers.map_end_offset
+        if known < self.log_end_offset and not (trust_missing_snapshot and known == self.log_start_offset):
+            for batch in self.segments.iterate(known, self.log_end_offset):
+                header = read_header(batch)
+                if header.producer_id >= 0 and header.base_offset >= known:
+                    self.producers.update(header, batch, 0)
+        self.producers.map_end_offset = self.log_end_offset
+
+    # -- appending
+
+    def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+        """Append and give offsets; raises `KafkaError`. A writable buffer gets offset and epoch written into it."""
+        if origin is Origin.REPLICATION:
+            return self.append_as_follower(batches, now_ms=now_ms)
+        if origin is not Origin.CLIENT:
+            return self._append_own(batches, leader_epoch, now_ms, origin)
+        view, header = admit(batches, self.name, self._config, now_ms)
+        offset = self.log_end_offset
+        header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
+        if header.producer_id >= 0:
+            duplicate = self.producers.duplicate_of(header)
+            if duplicate is not None:
+                first, last = duplicate.first_offset, duplicate.last_offset
+                return Appended(first, last, duplicate.timestamp, self.log_start_offset, 0, duplicate=True)
+            self.producers.check(header, offset, sequences=True)
+        return self._write(view, [(0, header)], now_ms, header.max_timestamp if self._config.log_append_time else -1)
+
+    def _append_own(self, batches: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> Appended:
+        view = memoryview(batches)
+        log_append_time = self._config.log_append_time and origin is Origin.COORDINATOR
+        if log_append_time and view.readonly:
+            view = memoryview(bytearray(view))
+        placed: Placed = []
+        position, offset = 0, self.log_end_offset
+        while position < len(view):
+            if log_append_time:
+                set_timestamp(view, position, max_timestamp=now_ms, log_append_time=True)
+            header = validate(view, position)._replace(base_offset=offset, leader_epoch=leader_epoch)
+            if header.producer_id >= 0:
+                self.producers.check(header, offset, sequences=False)
+                if header.attributes & CONTROL_FLAG:
+                    self.producers.check_coordinator(header, view, position)
+            placed.append((position, header))
+            position += header.size
+            offset = header.last_offset + 1
+        if not placed:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"An append to {self.name} without a record batch")
+        return self._write(view, placed, now_ms, now_ms if log_append_time else NO_TIMESTAMP)
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
+        """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""
+        view = memoryview(batches)
+        placed: Placed = []
+        end, expected = 0, self.log_end_offset
+        for position, header in iterate_batches(view):
+            recovery.ensure_valid(view, position, header)
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"Unexpected offset in append to {self.name}: {header.base_offset} is less than {expected}",
+                )
+            placed.append((position, header))
+            end, expected = position + header.size, header.last_offset + 1
+        if not placed:
+            return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset, 0)
+        return self._write(view[:end], placed, now_ms, NO_TIMESTAMP, stamp=False)
+
+    def _write(
+        self, view: memoryview, placed: Placed, now_ms: int, log_append_time_ms: int, *, stamp: bool = True
+    ) -> Appended:
+        size = len(view)
+        first, last = placed[0][1], placed[-1][1]
+        last_offset = last.base_offset + last.last_offset_delta
+        if size > self._limits.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition {self.name}, "
+                f"which exceeds the maximum configured segment size of {self._limits.segment_bytes}.",
+            )
+        if self.offline:
+            raise self._offline_error()
+        max_timestamp = first.max_timestamp if first is last else max(header.max_timestamp for _, header in placed)
+        try:
+            segment = self.segments.active
+            if segment.should_roll(size, max_timestamp, last_offset, now_ms, self._limits):
+                segment = self._roll(first.base_offset, now_ms)
+            segment.append(stamped(view, placed) if stamp else [view], placed, size)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.log_end_offset = last_offset + 1
+        self._remember(segment, view, placed)
+        flush_due = self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        return Appended(
+            first.base_offset, last_offset, log_append_time_ms, self.log_start_offset, size, False, flush_due
+        )
+
+    def _remember(self, segment: Segment, view: memoryview, placed: Placed) -> None:
+        for position, header in placed:
+            if header.leader_epoch != self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                aborted = self.producers.update(header, view, position)
+                if aborted is not None:
+                    segment.transactions.append(aborted)
+        self.producers.map_end_offset = self.log_end_offset
+
+    def roll(self, *, now_ms: int) -> Segment:
+        """Begin a new segment at the log's end; an empty active one stays."""
+        try:
+            return self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        old = self.segments.active
+        if not old.size:
+            if old.base_offset == base_offset:
+                return old
+            self._remove(self.segments.clear())
+        else:
+            old.finish()
+            old.forget_ring()
+        segment = self.segments.create(base_offset, self._config, now_ms)
+        self._directory_changed = True
+        self.producers.map_end_offset = base_offset
+        self._snapshot()
+        self.background.flush_later(self)
+        return segment
+
+    def _snapshot(self) -> None:
+        path = self.producers.take_snapshot()
+        if path is not None:
+            self._snapshots_to_sync.append(path)
+
+    def assign_epoch_start(self, leader_epoch: int) -> None:
+        """A leader's time begins at the end of the log."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    # -- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes:
+        """Whole batches below the upper bound, from the one that holds `offset` on; empty if there is none yet."""
+        end = self.log_end_offset
+        if offset < self.log_start_offset or offset > end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.name}, "
+                f"but we only have log segments in the range {self.log_start_offset} to {end}.",
+            )
+        if upper_bound_offset is not None and upper_bound_offset < end:
+            end = upper_bound_offset
+        if offset >= end:
+            return b""
+        try:
+            return self.segments.read(offset, max_bytes, end, min_one_batch)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def iterate(self, offset: int | None = None) -> Iterator[memoryview]:
+        """Batch by batch from `offset` (or the start) to the end as it is now."""
+        return self.segments.iterate(self.log_start_offset if offset is None else offset, self.log_end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not earlier than `timestamp`."""
+        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
+
+    def earliest(self) -> TimestampOffset:
+        entries = self.epochs.entries()
+        known = entries and entries[0][1] <= self.log_start_offset
+        return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entries[0][0] if known else -1)
+
+    def latest(self) -> TimestampOffset:
+        return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The record with the greatest timestamp, None in an empty log."""
+        return self.segments.max_timestamp()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where nothing is undecided."""
+        self.producers.high_watermark_moved(high_watermark)
+        first = self.producers.first_unstable_offset()
+        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+
+    def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return self.segments.aborted_transactions(first_offset, upper_bound_offset)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        return list(self.producers.active())
+
+    # -- cutting
+
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
+        """Keep what is below `offset`; False if there was nothing behind it."""
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self.segments.first_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            self._remove(self.segments.truncate_to(offset, now_ms))
+            self._end_at(offset)
+            self.epochs.truncate_from_end(offset)
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.producers.remove_snapshots(after=offset)
+            self._load_producers(now_ms, trust_missing_snapshot=False)
+        except OSError as error:
+            raise self._failed(error) from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0, log_start_offset: int | None = None) -> None:
+        """Forget everything and continue at `offset`."""
+        try:
+            self._remove(self.segments.clear())
+            self.epochs.clear()
+            self.producers.remove_snapshots(after=-1)
+            self._end_at(offset)
+            self._start_empty(offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        if log_start_offset is not None:
+            self.log_start_offset = log_start_offset
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        for task in self._flushing:
+            task.end_offset = min(task.end_offset, offset)
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """No longer offer what is below `offset`; segments wholly below are deleted. False if it already was so."""
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.name} "
+                f"since it is larger than the log end offset {self.log_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producers.high_watermark_moved(offset)
+        self.delete_segments(lambda _, following: following.base_offset <= offset)
+        return True
+
+    def delete_segments(self, removable: Callable[[Segment, Segment], bool]) -> int:
+        """Delete segments from the start while `removable(segment, next segment)` holds; how many there were."""
+        try:
+            removed = self.segments.remove_from_start(removable)
+            self._remove(removed)
+            if removed:
+                first = self.segments.first_offset
+                self.producers.remove_snapshots(before=first)
+                if first > self.log_start_offset:
+                    self.log_start_offset = first
+                    self.epochs.truncate_from_start(first)
+        except OSError as error:
+            raise self._failed(error) from error
+        return len(removed)
+
+    def _remove(self, segments: list[Segment]) -> None:
+        paths = [path for segment in segments for path in segment.mark_deleted()]
+        if paths:
+            self._directory_changed = True
+            self.background.delete_later(paths, self._config.file_delete_delay_ms)
+
+    # -- flushing and closing
+
+    def prepare_flush(self) -> FlushTask:
+        """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`."""
+        task = FlushTask(self.log_end_offset)
+        try:
+            for segment in self.segments.from_offset(self.recovery_point):
+                segment.write_indexes()
+                for file in segment.files():
+                    task.add_file(file.fileno())
+        except OSError as error:
+            task.discard()
+            raise self._failed(error) from error
+        task.paths, self._snapshots_to_sync = self._snapshots_to_sync, []
+        if self.epochs.dirty:
+            self.epochs.dirty = False
+            task.files.append((f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", self.epochs.render()))
+        if self._directory_changed:
+            self._directory_changed = False
+            task.paths += (f"{self.directory}/{PARTITION_METADATA}", self.directory, os.path.dirname(self.directory))
+        self._flushing.append(task)
+        return task
+
+    def flushed(self, task: FlushTask, *, now_ms: int = 0) -> None:
+        self._flushing.remove(task)
+        self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
+        self.last_flush_ms = max(self.last_flush_ms, now_ms)
+
+    def flush(self, *, now_ms: int = 0) -> int:
+        """Everything to the disk, here and now; the recovery point it reached. On the loop use `LogDir.sync`."""
+        task = self.prepare_flush()
+        try:
+            task.run()
+        except OSError as error:
+            raise self._failed(error) from error
+        self.flushed(task, now_ms=now_ms)
+        return self.recovery_point
+
+    def is_flush_overdue(self, now_ms: int) -> bool:
+        return self.recovery_point < self.log_end_offset and now_ms - self.last_flush_ms >= self._config.flush_ms
+
+    def prepare_close(self) -> FlushTask:
+        """Write what a clean stop leaves behind, and gather what must be fsynced for it; then close the files."""
+        self.segments.active.finish()
+        self._snapshot()
+        self.epochs.dirty = True
+        task = self.prepare_flush()
+        self._close_files()
+        return task
+
+    def close(self, *, clean: bool) -> None:
+        """A clean close trims indexes, writes the producers' snapshot and flushes; the other one only lets go."""
+        if not clean or self.offline:
+            self._close_files()
+            return
+        try:
+            task = self.prepare_close()
+            task.run()
+        except OSError as error:
+            raise self._failed(error) from error
+        self.flushed(task)
+
+    def _close_files(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+    # -- failures
+
+    def _failed(self, error: OSError) -> KafkaError:
+        """An I/O error takes the whole directory offline: what the disk holds is no longer known."""
+        if not self.offline:
+            self.offline = True
+            self.background.failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} in {os.path.dirname(self.directory)}: {error}")
+
+    def _offline_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline")
+
+
+def stamped(view: memoryview, placed: Placed) -> list[memoryview | bytes]:
+    """The batches with offset and epoch: written into the buffer, or put before the rest if it is read-only."""
+    if not view.readonly:
+        for position, header in placed:
+            STAMP.pack_into(view, position, header.base_offset, header.batch_length, header.leader_epoch)
+        return [view]
+    parts: list[memoryview | bytes] = []
+    for position, header in placed:
+        parts.append(STAMP.pack(header.base_offset, header.batch_length, header.leader_epoch))
+        parts.append(view[position + STAMP_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES])
+    return parts

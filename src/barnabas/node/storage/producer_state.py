@@ -1,0 +1,372 @@
+"""What a partition remembers of its producers: the last five batches of each, and open transactions.
+
+A producer id is in one of these states: unknown (its first batch is taken whatever its sequence), in an epoch with
+batches (the next one continues the sequence, one of the last five is a duplicate, anything else is out of order), in
+a new epoch (begins at sequence 0). An open transaction holds back the last stable offset until its marker is written,
+and, where there are followers, until the marker is below the high watermark.
+
+Snapshots (`.snapshot`, named by the offset they were taken at) are written when a segment rolls and at a clean stop,
+so that recovery reads no more than the last segment.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.node.storage.files import SNAPSHOT_SUFFIX, offset_name, offset_of, unlink_all
+from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.wire.batch import (
+    CONTROL_FLAG,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    add_to_sequence,
+    decode_records,
+)
+from barnabas.wire.compression import Buffer
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+REMEMBERED_BATCHES = 5
+NO_TRANSACTION = -1
+NO_COORDINATOR_EPOCH = -1
+DEFAULT_EXPIRATION_MS = 86_400_000
+
+SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, crc of what follows it, count of entries
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_VERSION = 1
+SNAPSHOT_CRC_END = 6
+
+MARKER_KEY = struct.Struct(">hh")
+MARKER_VALUE = struct.Struct(">hi")
+ABORT_MARKER = 0
+COMMIT_MARKER = 1
+
+
+class CorruptSnapshot(Exception):
+    """The file cannot be trusted; an older one can, or the log itself."""
+
+
+class RememberedBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "next_sequence",
+        "producer_epoch",
+    )
+
+    def __init__(
+        self,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_TRANSACTION,
+        batch: RememberedBatch | None = None,
+    ) -> None:
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: deque[RememberedBatch] = deque((batch,) if batch else (), maxlen=REMEMBERED_BATCHES)
+        self.next_sequence = add_to_sequence(batch.last_sequence, 1) if batch else 0
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def enter_epoch(self, producer_epoch: int) -> None:
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+            self.next_sequence = 0
+
+
+class ActiveProducer(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
+class ProducerState:
+    def __init__(self, topic_partition: str, directory: str, *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self.map_end_offset = 0
+        self.snapshot_offset = 0
+        self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id, in order of offsets
+        self._unreplicated: dict[int, int] = {}  # first offset of a completed one -> offset of its marker
+
+    # -- checks before an append, and the change after it
+
+    def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        if entry.next_sequence == header.base_sequence and entry.batches:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        return next((it for it in entry.batches if it.last_sequence == last and it.first_sequence == first), None)
+
+    def check(self, header: BatchHeader, offset: int, *, sequences: bool) -> None:
+        """Raise if the producer may not write this batch at `offset`; only clients' sequences are looked at."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None or header.attributes & CONTROL_FLAG:
+            if entry is not None and header.producer_epoch < entry.producer_epoch:
+                raise self._old_epoch(header, entry, offset)
+            return
+        if header.producer_epoch < entry.producer_epoch:
+            raise self._old_epoch(header, entry, offset)
+        if sequences:
+            self._check_sequence(header, entry, offset)
+        if entry.current_txn_first_offset != NO_TRANSACTION and not header.attributes & TRANSACTIONAL_FLAG:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id} at offset {offset} "
+                f"in partition {self.topic_partition}",
+            )
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry, offset: int) -> None:
+        if entry.producer_epoch == NO_PRODUCER_EPOCH or entry.next_sequence == header.base_sequence:
+            return
+        if header.producer_epoch != entry.producer_epoch:
+            if header.base_sequence == 0:
+                return
+            expected = f"{header.producer_epoch} (request epoch), {header.base_sequence} (seq. number), "
+            expected += f"{entry.producer_epoch} (current producer epoch)"
+        else:
+            expected = f"{header.base_sequence} (incoming seq. number), "
+            expected += f"{entry.last_sequence} (current end sequence number)"
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id} at offset {offset} "
+            f"in partition {self.topic_partition}: {expected}",
+        )
+
+    def _old_epoch(self, header: BatchHeader, entry: ProducerEntry, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {header.producer_id} at offset {offset} in {self.topic_partition} is "
+            f"{header.producer_epoch}, which is smaller than the last seen epoch {entry.producer_epoch}",
+        )
+
+    def update(self, header: BatchHeader, buffer: Buffer, position: int) -> AbortedTransaction | None:
+        """Remember a batch that was appended (or found by recovery); an aborted transaction it ended is returned."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry()
+        if header.attributes & CONTROL_FLAG:
+            return self._end_transaction(header, entry, buffer, position)
+        if entry.producer_epoch != header.producer_epoch:
+            entry.enter_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        last_sequence = header.last_sequence
+        entry.batches.append(RememberedBatch(last_sequence, header.base_offset + delta, delta, header.max_timestamp))
+        entry.next_sequence = add_to_sequence(last_sequence, 1)
+        entry.last_timestamp = header.max_timestamp
+        if header.attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset == NO_TRANSACTION:
+            entry.current_txn_first_offset = header.base_offset
+            self._ongoing[header.base_offset] = header.producer_id
+        return None
+
+    def _end_transaction(
+        self, header: BatchHeader, entry: ProducerEntry, buffer: Buffer, position: int
+    ) -> AbortedTransaction | None:
+        marker = read_marker(buffer, position)
+        if marker is None:
+            return None
+        kind, coordinator_epoch = marker
+        first_offset = entry.current_txn_first_offset
+        entry.enter_epoch(header.producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.current_txn_first_offset = NO_TRANSACTION
+        if first_offset == NO_TRANSACTION:
+            return None
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = header.base_offset
+        if kind != ABORT_MARKER:
+            return None
+        stable = next(iter(self._ongoing), header.base_offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, stable)
+
+    def check_coordinator(self, header: BatchHeader, buffer: Buffer, position: int) -> None:
+        entry, marker = self.producers.get(header.producer_id), read_marker(buffer, position)
+        if entry is not None and marker is not None and marker[1] < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {header.producer_id} in partition {self.topic_partition}: "
+                f"{marker[1]} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    # -- questions
+
+    def first_unstable_offset(self) -> int | None:
+        first = min(self._unreplicated, default=None)
+        ongoing = next(iter(self._ongoing), None)
+        return ongoing if first is None or (ongoing is not None and ongoing < first) else first
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        if self._unreplicated:
+            self._unreplicated = {at: end for at, end in self._unreplicated.items() if end >= high_watermark}
+
+    def active(self) -> Iterator[ActiveProducer]:
+        for producer_id, entry in self.producers.items():
+            yield ActiveProducer(
+                producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset != NO_TRANSACTION
+
+    def expire(self, now_ms: int) -> None:
+        expired = [it for it, entry in self.producers.items() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        idle = entry.current_txn_first_offset == NO_TRANSACTION
+        return idle and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    # -- files
+
+    def clear(self, map_end_offset: int) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = map_end_offset
+
+    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Start from the newest snapshot that is whole and within the log; it knows up to `map_end_offset`."""
+        self.clear(log_start_offset)
+        self.snapshot_offset = log_start_offset
+        for offset in reversed(snapshot_offsets(self.directory)):
+            if offset > log_end_offset or offset <= log_start_offset:
+                continue
+            path = self._path(offset)
+            try:
+                found = read_snapshot(path)
+            except CorruptSnapshot:
+                unlink_all([path])
+                continue
+            self._take_over(found, now_ms)
+            self.map_end_offset = self.snapshot_offset = offset
+            return
+
+    def _take_over(self, found: dict[int, ProducerEntry], now_ms: int) -> None:
+        self.producers = {it: entry for it, entry in found.items() if not self._is_expired(entry, now_ms)}
+        open_ones = [(entry.current_txn_first_offset, it) for it, entry in self.producers.items()]
+        self._ongoing = dict(sorted(each for each in open_ones if each[0] != NO_TRANSACTION))
+
+    def take_snapshot(self) -> str | None:
+        """Write what is known up to `map_end_offset`, unless that was done; the caller has it fsynced."""
+        if self.map_end_offset <= self.snapshot_offset:
+            return None
+        path = self._path(self.map_end_offset)
+        write_snapshot(path, self.producers)
+        self.snapshot_offset = self.map_end_offset
+        return path
+
+    def remove_snapshots(self, *, before: int | None = None, after: int | None = None) -> None:
+        for offset in snapshot_offsets(self.directory):
+            if (before is not None and offset < before) or (after is not None and offset > after):
+                unlink_all([self._path(offset)])
+                if offset == self.snapshot_offset:
+                    self.snapshot_offset = 0
+
+    def _path(self, offset: int) -> str:
+        return f"{self.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
+
+
+def read_marker(buffer: Buffer, position: int) -> tuple[int, int] | None:
+    """Kind and coordinator epoch of an end-of-transaction marker; None if compaction emptied the batch."""
+    records = decode_records(buffer, position)
+    if not records or records[0].key is None or records[0].value is None:
+        return None
+    try:
+        _, kind = MARKER_KEY.unpack_from(records[0].key)
+        _, coordinator_epoch = MARKER_VALUE.unpack_from(records[0].value)
+    except struct.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"A control record is no end-of-transaction marker: {error}"
+        ) from error
+    return (kind, coordinator_epoch) if kind in (ABORT_MARKER, COMMIT_MARKER) else None
+
+
+def snapshot_offsets(directory: str) -> list[int]:
+    found = (offset_of(name) for name in os.listdir(directory) if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(offset for offset in found if offset is not None)
+
+
+def write_snapshot(path: str, producers: dict[int, ProducerEntry]) -> None:
+    body = bytearray(struct.pack(">i", len(producers)))
+    for producer_id, entry in producers.items():
+        last = entry.batches[-1] if entry.batches else RememberedBatch(NO_SEQUENCE, -1, 0, entry.last_timestamp)
+        body += SNAPSHOT_ENTRY.pack(
+            producer_id,
+            entry.producer_epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+    with open(path, "wb") as file:
+        file.write(struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body)
+
+
+def read_snapshot(path: str) -> dict[int, ProducerEntry]:
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        version, crc, count = SNAPSHOT_HEADER.unpack_from(content)
+    except struct.error:
+        raise CorruptSnapshot(f"{path} has only {len(content)} bytes") from None
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"{path} has version {version}")
+    if crc32c(content[SNAPSHOT_CRC_END:]) != crc:
+        raise CorruptSnapshot(f"{path} does not match its checksum")
+    if len(content) != SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshot(f"{path} announces {count} producers and has {len(content)} bytes")
+    producers: dict[int, ProducerEntry] = {}
+    for row in SNAPSHOT_ENTRY.iter_unpack(content[SNAPSHOT_HEADER.size :]):
+        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, txn_offset = row
+        batch = RememberedBatch(last_sequence, last_offset, offset_delta, timestamp) if last_offset >= 0 else None
+        producers[producer_id] = ProducerEntry(epoch, coordinator_epoch, timestamp, max(txn_offset, -1), batch)
+    return producers

@@ -1,0 +1,288 @@
+"""After an unclean stop: what the files hold is found out, and put in order.
+
+From the segment of the recovery point on every batch is read and its checksum verified; at the first bad one the log
+ends. Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to
+files, so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`,
+jobs in and results out as lines of JSON).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.node.storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    FileHandles,
+    PooledFile,
+    offset_name,
+    offset_of,
+    unlink_all,
+)
+from barnabas.node.storage.leader_epochs import LeaderEpochs
+from barnabas.node.storage.offset_index import OffsetIndex
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
+from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.node.storage.txn_index import TransactionIndex
+from barnabas.wire.batch import FIXED_LENGTH_BYTES, HEADER_BYTES, MAGIC, BatchHeader, batch_crc, read_header
+from barnabas.wire.compression import Buffer
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+SCAN_BYTES = 1024 * 1024
+RELATIVE_OFFSET_MAX = 2**31 - 1
+CHECKPOINT_DELETED_SUFFIX = ".checkpoint" + DELETED_SUFFIX
+
+
+class Job(NamedTuple):
+    directory: str
+    recovery_point: int
+    log_start_offset: int
+    index_interval_bytes: int
+    now_ms: int
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+
+class Recovered(NamedTuple):
+    log_end_offset: int
+    scanned_bytes: int
+    truncated_bytes: int
+    epochs: list[tuple[int, int]]
+
+
+def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    if header.magic != MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {header.magic}")
+    if batch_crc(buffer, position, header.size) != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})")
+
+
+def tidy(directory: str) -> None:
+    """Finish what was begun: deleted and half-cleaned files go, segments that compaction completed come in."""
+    names = os.listdir(directory)
+    leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))]
+    if not leftovers:
+        return
+    cleaned = [offset_of(name) or 0 for name in leftovers if name.endswith(CLEANED_SUFFIX)]
+    swaps = [name for name in leftovers if name.endswith(SWAP_SUFFIX)]
+    unfinished = [name for name in swaps if cleaned and (offset_of(name) or 0) >= min(cleaned)]
+    gone = [name for name in leftovers if name not in swaps and not name.endswith(CHECKPOINT_DELETED_SUFFIX)]
+    unlink_all(f"{directory}/{name}" for name in gone + unfinished)
+    swaps = [name for name in swaps if name not in unfinished]
+    if swaps:
+        finish_swap(directory, names, swaps)
+
+
+def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if logs:
+        first = min(offset_of(name) or 0 for name in logs)
+        end = max(next_offset_in(directory, name) for name in logs)
+        replaced = [name for name in names if name.endswith(SEGMENT_SUFFIXES) and first <= (offset_of(name) or 0) < end]
+        unlink_all(f"{directory}/{name}" for name in replaced)
+    for name in swaps:
+        os.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+
+
+def next_offset_in(directory: str, name: str) -> int:
+    found = offset_of(name) or 0
+    fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for header, _, _, _ in scan(fd, os.fstat(fd).st_size):
+            found = header.last_offset + 1
+    finally:
+        os.close(fd)
+    return found
+
+
+def scan(fd: int, size: int) -> Iterator[tuple[BatchHeader, int, memoryview, int]]:
+    """Whole batches from the start of a file: header, position in the file, a buffer and the position in it.
+
+    It ends where the bytes are no batch. The buffer is used again for the next part of the file.
+    """
+    buffer = bytearray(min(SCAN_BYTES, max(size, HEADER_BYTES)))
+    position = 0
+    while size - position >= HEADER_BYTES:
+        view = memoryview(buffer)
+        filled = os.preadv(fd, [view], position)
+        at = 0
+        while filled - at >= HEADER_BYTES:
+            header = read_header(view, at)
+            if header.batch_length < FIXED_LENGTH_BYTES or header.size > size - position:
+                return
+            if header.size > filled - at:
+                break
+            yield header, position, view, at
+            at += header.size
+            position += header.size
+        if not at:
+            if filled < HEADER_BYTES:
+                return
+            buffer = bytearray(header.size)
+
+
+class Scanner:
+    """The state that grows while a log is scanned."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.handles = FileHandles(16)
+        self.epochs = LeaderEpochs.load(job.directory)
+        self.producers = ProducerState(
+            os.path.basename(job.directory), job.directory, expiration_ms=job.producer_id_expiration_ms
+        )
+        self.end_offset = 0
+        self.scanned_bytes = 0
+        self.truncated_bytes = 0
+
+    def file(self, base_offset: int, suffix: str) -> PooledFile:
+        return PooledFile(self.handles, self.job.directory, offset_name(base_offset, suffix))
+
+    def load_producers(self, bases: list[int], start: int) -> None:
+        """The producers' state at the beginning of segment `start`: a snapshot, and what lies between."""
+        base_offset = bases[start]
+        self.producers.load(self.job.log_start_offset, base_offset, self.job.now_ms)
+        known = self.producers.map_end_offset
+        for slot in range(start):
+            if bases[slot + 1] <= known:
+                continue
+            log = self.file(bases[slot], LOG_SUFFIX)
+            for header, _, view, at in scan(log.fileno(), log.size()):
+                if header.producer_id >= 0 and header.base_offset >= known:
+                    self.producers.update(header, view, at)
+        self.producers.map_end_offset = max(base_offset, known)
+
+    def segment(self, base_offset: int) -> bool:
+        """Scan one segment and write its indexes; False if it had to be cut."""
+        log = self.file(base_offset, LOG_SUFFIX)
+        size, fd = log.size(), log.fileno()
+        offsets = OffsetIndex(self.file(base_offset, INDEX_SUFFIX), base_offset)
+        times = TimeIndex(self.file(base_offset, TIME_INDEX_SUFFIX), base_offset)
+        transactions = TransactionIndex(
+            self.file(base_offset, TXN_INDEX_SUFFIX),
+            exists=os.path.exists(self.file(base_offset, TXN_INDEX_SUFFIX).path),
+        )
+        offsets.truncate_entries(0)
+        times.truncate_to(base_offset)
+        transactions.truncate_to(base_offset)
+        self.end_offset = max(self.end_offset, base_offset)
+        valid = indexed = 0
+        max_timestamp, max_at = NO_TIMESTAMP, base_offset
+        try:
+            for header, position, view, at in scan(fd, size):
+                ensure_valid(view, at, header)
+                last_offset = header.last_offset
+                if not self.end_offset <= header.base_offset <= last_offset <= base_offset + RELATIVE_OFFSET_MAX:
+                    break
+                if header.max_timestamp > max_timestamp:
+                    max_timestamp, max_at = header.max_timestamp, last_offset
+                if position - indexed > self.job.index_interval_bytes:
+                    offsets.append(last_offset, position)
+                    times.maybe_append(max_timestamp, max_at)
+                    indexed = position
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    aborted = self.producers.update(header, view, at)
+                    if aborted is not None:
+                        transactions.append(aborted)
+                self.end_offset = last_offset + 1
+                valid = position + header.size
+        except KafkaError:
+            pass  # the first bad batch: the log ends before it
+        times.maybe_append(max_timestamp, max_at)
+        offsets.write()
+        times.write()
+        if valid < size:
+            os.ftruncate(log.fileno(), valid)
+        for file in (log, offsets.file, times.file, transactions.file):
+            file.close()
+        self.scanned_bytes += valid
+        self.truncated_bytes += size - valid
+        self.producers.map_end_offset = self.end_offset
+        return valid == size
+
+
+def recover(job: Job) -> Recovered:
+    """Put an uncleanly closed log's files in order; afterwards they can be opened like cleanly closed ones."""
+    names = set(os.listdir(job.directory))
+    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None)
+    remove_orphans(job.directory, names, set(bases))
+    scanner = Scanner(job)
+    if not bases:
+        return Recovered(job.log_start_offset, 0, 0, [])
+    start = first_to_scan(job, names, bases)
+    scanner.load_producers(bases, start)
+    for slot in range(start, len(bases)):
+        if slot > start:
+            scanner.producers.map_end_offset = bases[slot]
+            scanner.producers.take_snapshot()
+        if not scanner.segment(bases[slot]):
+            behind = bases[slot + 1 :]
+            unlink_all(f"{job.directory}/{offset_name(base, suffix)}" for base in behind for suffix in SEGMENT_SUFFIXES)
+            break
+    end_offset = scanner.end_offset
+    scanner.producers.remove_snapshots(after=end_offset)
+    if end_offset > job.log_start_offset:
+        scanner.producers.take_snapshot()
+    scanner.epochs.truncate_from_end(end_offset)
+    return Recovered(end_offset, scanner.scanned_bytes, scanner.truncated_bytes, scanner.epochs.entries())
+
+
+def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
+    """Index files whose log is gone."""
+    indexes = [name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))]
+    unlink_all(f"{directory}/{name}" for name in indexes if offset_of(name) not in bases)
+
+
+def first_to_scan(job: Job, names: set[str], bases: list[int]) -> int:
+    """The segment that holds the recovery point, or an earlier one that lacks an index."""
+    start = max((slot for slot, base in enumerate(bases) if base <= job.recovery_point), default=0)
+    for slot in range(start):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if offset_name(bases[slot], suffix) not in names:
+                return slot
+    return start
+
+
+def bytes_to_scan(job: Job) -> int:
+    names = set(os.listdir(job.directory))
+    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None)
+    if not bases:
+        return 0
+    return sum(
+        os.stat(f"{job.directory}/{offset_name(base, LOG_SUFFIX)}").st_size
+        for base in bases[first_to_scan(job, names, bases) :]
+    )
+
+
+def die_with_parent(parent: int) -> None:
+    """The parent holds the lock of the directory: without it nobody may write there."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main() -> None:
+    die_with_parent(int(sys.argv[1]))
+    for line in sys.stdin:
+        job = Job(*json.loads(line))
+        tidy(job.directory)
+        sys.stdout.write(json.dumps(recover(job)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

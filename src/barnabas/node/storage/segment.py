@@ -1,0 +1,350 @@
+"""One segment: a `.log` file of whole batches from a base offset on, with its indexes.
+
+A position is found without a list of all batches: near the end by a ring of the last ones, elsewhere by the sparse
+offset index and a short walk over batch headers. `position_of` and `boundary_before` are all that reading needs.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.node.storage.files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    FileHandles,
+    PooledFile,
+    offset_name,
+)
+from barnabas.node.storage.offset_index import OffsetIndex
+from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.node.storage.txn_index import TransactionIndex
+from barnabas.wire.batch import (
+    FIXED_LENGTH_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    SPAN,
+    BatchHeader,
+    read_header,
+)
+
+RING_BATCHES = 256
+WALK_BYTES = 16 * 1024
+RELATIVE_OFFSET_MAX = 2**31 - 1
+NOT_LOADED = -2
+
+
+class ShortWrite(OSError):
+    """The device took only a part."""
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_index",
+        "_max_timestamp",
+        "_offset_index",
+        "_offset_of_max_timestamp",
+        "_ring_floor",
+        "_ring_last_offsets",
+        "_ring_positions",
+        "_rolling_timestamp",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "file",
+        "handles",
+        "index_interval_bytes",
+        "roll_jitter_ms",
+        "size",
+        "transactions",
+    )
+
+    def __init__(
+        self,
+        handles: FileHandles,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        created_ms: int,
+        size: int | None = None,
+        has_txn_index: bool = False,
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        """An existing segment has a `size`; without one it is new and empty."""
+        self.handles = handles
+        self.base_offset = base_offset
+        self.file = PooledFile(handles, directory, offset_name(base_offset, LOG_SUFFIX))
+        self.size = size or 0
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        new = size is None
+        self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), base_offset, new=True) if new else None
+        self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), base_offset, new=True) if new else None
+        self.transactions = TransactionIndex(self._beside(TXN_INDEX_SUFFIX), exists=has_txn_index)
+        self._max_timestamp = NO_TIMESTAMP if new else NOT_LOADED
+        self._offset_of_max_timestamp = base_offset
+        self._rolling_timestamp: int | None = None
+        self._bytes_since_index = 0
+        # The ring answers for every offset from its floor on: the last batches' last offsets and positions.
+        self._ring_last_offsets = array("q")
+        self._ring_positions = array("q")
+        self._ring_floor = base_offset if new else base_offset + RELATIVE_OFFSET_MAX + 1
+
+    def _beside(self, suffix: str) -> PooledFile:
+        return PooledFile(self.handles, self.file.directory, offset_name(self.base_offset, suffix))
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), self.base_offset)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), self.base_offset)
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp == NOT_LOADED:
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention and lookups by time go by: without any timestamp, when the file was last written."""
+        found = self.max_timestamp
+        return found if found >= 0 else int(os.stat(self.file.path).st_mtime * 1000)
+
+    @property
+    def rolling_timestamp(self) -> int | None:
+        """The first batch's greatest timestamp, from which `segment.ms` counts."""
+        if self._rolling_timestamp is None and self.size:
+            self._rolling_timestamp = next(self.headers(0))[1].max_timestamp
+        return self._rolling_timestamp
+
+    def append(self, parts: list[memoryview | bytes], batches: list[tuple[int, BatchHeader]], size: int) -> None:
+        """Write whole batches: `parts` are their bytes, `batches` their positions in them and their headers."""
+        start = self.size
+        fd = self.file.fileno()
+        try:
+            written = os.pwrite(fd, parts[0], start) if len(parts) == 1 else os.pwritev(fd, parts, start)
+            if written != size:
+                raise ShortWrite(f"{written} of {size} bytes written to {self.file.path}")
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+        if not start:
+            self._rolling_timestamp = max(header.max_timestamp for _, header in batches)
+        self.size = start + size
+        for position, header in batches:
+            last_offset = header.base_offset + header.last_offset_delta
+            self._ring_last_offsets.append(last_offset)
+            self._ring_positions.append(start + position)
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._offset_of_max_timestamp = last_offset
+            if self._bytes_since_index > self.index_interval_bytes:
+                self.offset_index.append(last_offset, start + position)
+                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+                self._bytes_since_index = 0
+            self._bytes_since_index += header.batch_length + LOG_OVERHEAD_BYTES
+        if len(self._ring_positions) >= 2 * RING_BATCHES:
+            self._forget_in_ring(RING_BATCHES)
+
+    def _forget_in_ring(self, count: int) -> None:
+        self._ring_floor = self._ring_last_offsets[count - 1] + 1
+        del self._ring_last_offsets[:count]
+        del self._ring_positions[:count]
+
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, limits: RollLimits) -> bool:
+        if self.size + size > limits.segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size:
+            since = self.rolling_timestamp
+            waited_ms = max_timestamp - since if since is not None and since >= 0 else now_ms - self.created_ms
+            if waited_ms > limits.segment_ms - self.roll_jitter_ms:
+                return True
+        return self.offset_index.is_full(limits.index_bytes) or self.time_index.is_full(limits.index_bytes)
+
+    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Positions and headers of the batches from a batch boundary on, read some kilobytes at a time."""
+        end = self.size if end is None else end
+        while end - position >= HEADER_BYTES:
+            chunk = os.pread(self.file.fileno(), min(WALK_BYTES, end - position), position)
+            at = 0
+            while len(chunk) - at >= HEADER_BYTES:
+                header = read_header(chunk, at)
+                if header.batch_length < FIXED_LENGTH_BYTES:
+                    raise OSError(f"no record batch at position {position} of {self.file.path}")
+                yield position, header
+                at += header.size
+                position += header.size
+            if len(chunk) < HEADER_BYTES:
+                return
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins whose last offset is not below `offset`; the segment's size if there is none."""
+        if offset >= self._ring_floor:
+            slot = bisect_left(self._ring_last_offsets, offset)
+            return self._ring_positions[slot] if slot < len(self._ring_positions) else self.size
+        position = self.offset_index.position_for_offset(offset)
+        unpack = HEADER.unpack_from
+        while self.size - position >= HEADER_BYTES:
+            chunk = os.pread(self.file.fileno(), WALK_BYTES, position)
+            at = 0
+            while len(chunk) - at >= HEADER_BYTES:
+                base_offset, length, _, _, _, _, last_offset_delta, *_ = unpack(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at
+                if length < FIXED_LENGTH_BYTES:
+                    raise OSError(f"no record batch at position {position + at} of {self.file.path}")
+                at += length + LOG_OVERHEAD_BYTES
+            if not at:
+                raise OSError(f"{self.file.path} ends before position {position}")
+            position += at
+        return self.size
+
+    def boundary_before(self, limit: int, floor: int) -> int:
+        """The greatest batch boundary that is not above `limit`, looked for from the boundary `floor` on."""
+        if limit >= self.size:
+            return self.size
+        ring = self._ring_positions
+        if ring and limit >= ring[0]:
+            return ring[bisect_right(ring, limit) - 1]
+        position = max(self.offset_index.position_before(limit), floor)
+        unpack = SPAN.unpack_from
+        while True:
+            chunk = os.pread(self.file.fileno(), min(WALK_BYTES, self.size - position), position)
+            at = 0
+            while len(chunk) - at >= LOG_OVERHEAD_BYTES:
+                size = unpack(chunk, at)[1] + LOG_OVERHEAD_BYTES
+                if position + at + size > limit:
+                    return position + at
+                if size < HEADER_BYTES:
+                    raise OSError(f"no record batch at position {position + at} of {self.file.path}")
+                at += size
+            if not at:
+                return position
+            position += at
+
+    def read(self, start: int, end: int) -> bytes:
+        return os.pread(self.file.fileno(), end - start, start)
+
+    def batch_size_at(self, position: int) -> int:
+        size: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[1] + LOG_OVERHEAD_BYTES
+        return size
+
+    def next_offset(self) -> int:
+        """The offset behind the last whole batch, found from the last index entry on."""
+        found = self.base_offset
+        for _, header in self.headers(self.offset_index.last()[1]):
+            found = header.last_offset + 1
+        return found
+
+    def load_end(self) -> int:
+        """Prepare a segment that was opened for appends; returns its next offset."""
+        indexed = end = self.offset_index.last()[1]
+        next_offset = self.base_offset
+        timestamp, of_offset = self.time_index.last()
+        for position, header in self.headers(indexed):
+            end = position + header.size
+            next_offset = header.last_offset + 1
+            if header.max_timestamp > timestamp:
+                timestamp, of_offset = header.max_timestamp, header.last_offset
+        if end != self.size:
+            raise OSError(f"{self.file.path} has {self.size} bytes, its batches {end}")
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, of_offset
+        self._bytes_since_index = self.size - indexed
+        self._ring_floor = next_offset
+        return next_offset
+
+    def batch_of_max_timestamp(self) -> tuple[int, BatchHeader] | None:
+        timestamp = self.max_timestamp
+        if timestamp < 0:
+            return None
+        position = self.position_of(self._offset_of_max_timestamp)
+        return next((found for found in self.headers(position) if found[1].max_timestamp == timestamp), None)
+
+    def batches_for_timestamp(self, timestamp: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches, from `start_offset` on, that have a record not earlier than `timestamp`."""
+        offset = max(self.time_index.offset_for_timestamp(timestamp), start_offset)
+        for position, header in self.headers(self.offset_index.position_for_offset(offset)):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                yield position, header
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Keep the batches whose last offset is below `offset`; returns the bytes removed."""
+        position = self.position_of(offset)
+        removed = self.size - position
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        os.ftruncate(self.file.fileno(), position)
+        self.size = position
+        del self._ring_last_offsets[:]
+        del self._ring_positions[:]
+        if not position:
+            self.created_ms = now_ms
+            self._rolling_timestamp = None
+        self.load_end()
+        return removed
+
+    def finish(self) -> None:
+        """No more appends: the greatest timestamp closes the time index, and both index files are complete."""
+        if self._max_timestamp >= 0:
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        if self._offset_index is not None:
+            self._offset_index.write()
+        if self._time_index is not None:
+            self._time_index.write()
+
+    def forget_ring(self) -> None:
+        """A segment that is no longer active is read by its index."""
+        self._ring_floor = self.base_offset + RELATIVE_OFFSET_MAX + 1
+        self._ring_last_offsets = array("q")
+        self._ring_positions = array("q")
+
+    def files(self) -> list[PooledFile]:
+        found = [self.file, self.offset_index.file, self.time_index.file]
+        return [*found, self.transactions.file] if self.transactions.exists else found
+
+    def close(self) -> None:
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.file.close()
+        self.transactions.file.close()
+        self.file.close()
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files out of the way and close them; they are removed later."""
+        files = self.files()
+        for file in files:
+            file.rename(file.name + DELETED_SUFFIX)
+            file.close()
+        return [file.path for file in files]
+
+
+class RollLimits(NamedTuple):
+    segment_bytes: int
+    segment_ms: int
+    index_bytes: int

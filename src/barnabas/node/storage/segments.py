@@ -1,0 +1,194 @@
+"""The segments of one log in order, and reading across them."""
+
+from __future__ import annotations
+
+import os
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from barnabas.node.storage.files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    FileHandles,
+    offset_name,
+    offset_of,
+)
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.segment import Segment, TimestampOffset
+from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.wire.batch import outline_records, read_header
+
+ITERATE_BYTES = 1024 * 1024
+
+
+class Segments:
+    __slots__ = ("_base_offsets", "_segments", "active", "directory", "handles")
+
+    def __init__(self, handles: FileHandles, directory: str) -> None:
+        self.handles = handles
+        self.directory = directory
+        self._segments: list[Segment] = []
+        self._base_offsets: list[int] = []
+        self.active: Segment
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first_offset(self) -> int:
+        return self._base_offsets[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def load(self, config: LogConfig, now_ms: int) -> bool:
+        """The segments on disk, False if there is none or one of them lacks an index."""
+        names = set(os.listdir(self.directory))
+        complete = True
+        for base_offset in sorted(offset for name in names if (offset := log_offset(name)) is not None):
+            size = os.stat(f"{self.directory}/{offset_name(base_offset, LOG_SUFFIX)}").st_size
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                complete = complete and offset_name(base_offset, suffix) in names
+            has_txn_index = offset_name(base_offset, TXN_INDEX_SUFFIX) in names
+            self._add(self._segment(base_offset, config, now_ms, size=size, has_txn_index=has_txn_index))
+        return complete and bool(self._segments)
+
+    def _segment(
+        self, base_offset: int, config: LogConfig, now_ms: int, *, size: int | None = None, has_txn_index: bool = False
+    ) -> Segment:
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return Segment(
+            self.handles,
+            self.directory,
+            base_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            created_ms=now_ms,
+            size=size,
+            has_txn_index=has_txn_index,
+            roll_jitter_ms=random.randrange(jitter_ms) if jitter_ms else 0,
+        )
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        self.active = segment
+
+    def create(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """A new active segment; its file exists when this returns."""
+        segment = self._segment(base_offset, config, now_ms)
+        segment.file.fileno()
+        self._add(segment)
+        return segment
+
+    def clear(self) -> list[Segment]:
+        removed = list(self._segments)
+        self._segments.clear()
+        self._base_offsets.clear()
+        return removed
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset`, and those behind it."""
+        return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
+
+    def remove_from_start(self, removable: Callable[[Segment, Segment], bool]) -> list[Segment]:
+        """Take out the segments at the start for which `removable(segment, next)` holds; the active one stays."""
+        count = 0
+        while count < len(self._segments) - 1 and removable(self._segments[count], self._segments[count + 1]):
+            count += 1
+        removed = self._segments[:count]
+        del self._segments[:count]
+        del self._base_offsets[:count]
+        return removed
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[Segment]:
+        """Keep what is below `offset`, which is not below the first segment; the segments behind it are returned."""
+        keep = max(bisect_right(self._base_offsets, offset), 1)
+        removed = self._segments[keep:]
+        del self._segments[keep:]
+        del self._base_offsets[keep:]
+        self.active = self._segments[-1]
+        self.active.truncate_to(offset, now_ms)
+        return removed
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, min_one_batch: bool) -> bytes:
+        """Whole batches from the one with `offset` on, of one segment, all of them below the upper bound."""
+        if offset >= self.active.base_offset:
+            slot = len(self._segments) - 1
+        else:
+            slot = bisect_right(self._base_offsets, offset) - 1
+        bases = self._base_offsets
+        for at in range(max(slot, 0), len(bases)):
+            segment = self._segments[at]
+            if segment.base_offset >= upper_bound_offset:
+                break
+            start = segment.position_of(offset)
+            whole = at + 1 < len(bases) and bases[at + 1] <= upper_bound_offset
+            end = segment.size if whole else segment.position_of(upper_bound_offset)
+            if start >= end:
+                continue
+            if end - start > max_bytes:
+                end = segment.boundary_before(start + max_bytes, start)
+                if end <= start:
+                    if not min_one_batch:
+                        break
+                    end = start + segment.batch_size_at(start)
+            return segment.read(start, end)
+        return b""
+
+    def iterate(self, offset: int, end_offset: int) -> Iterator[memoryview]:
+        """The batches from the one with `offset` on, one by one, read a megabyte at a time."""
+        while offset < end_offset:
+            chunk = memoryview(self.read(offset, ITERATE_BYTES, end_offset, True))
+            if not chunk:
+                return
+            position = 0
+            while position < len(chunk):
+                header = read_header(chunk, position)
+                yield chunk[position : position + header.size]
+                position += header.size
+                offset = header.last_offset + 1
+
+    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """The first record, from `start_offset` on, that is not earlier than `timestamp`."""
+        for segment in self._segments:
+            if segment.largest_timestamp < timestamp:
+                continue
+            for position, header in segment.batches_for_timestamp(timestamp, start_offset):
+                batch = segment.read(position, position + header.size)
+                for record in outline_records(batch):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+            return None
+        return None
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The record with the greatest timestamp, the first of several."""
+        segment = max(self._segments, key=lambda each: each.max_timestamp)
+        found = segment.batch_of_max_timestamp()
+        if found is None:
+            return None
+        position, header = found
+        for record in outline_records(segment.read(position, position + header.size)):
+            if record.timestamp == header.max_timestamp:
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(first_offset):
+            some, complete = segment.transactions.collect(first_offset, upper_bound_offset)
+            found += some
+            if complete:
+                break
+        return found
+
+
+def log_offset(name: str) -> int | None:
+    return offset_of(name) if name.endswith(LOG_SUFFIX) and len(name) == 24 else None

@@ -1,0 +1,65 @@
+"""`.txnindex`: the aborted transactions that ended in a segment, so that consumers can skip their records."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import NamedTuple
+
+from barnabas.node.storage.files import PooledFile
+
+ENTRY = struct.Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The file exists only where a transaction was aborted."""
+
+    __slots__ = ("_entries", "file")
+
+    def __init__(self, file: PooledFile, *, exists: bool) -> None:
+        self.file = file
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+
+    @property
+    def exists(self) -> bool:
+        return self._entries is None or bool(self._entries)
+
+    def entries(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            content = os.pread(self.file.fileno(), self.file.size(), 0)
+            whole = len(content) // ENTRY.size * ENTRY.size
+            self._entries = [AbortedTransaction._make(row[1:]) for row in ENTRY.iter_unpack(content[:whole])]
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        entries = self.entries()
+        os.pwrite(self.file.fileno(), ENTRY.pack(VERSION, *aborted), len(entries) * ENTRY.size)
+        entries.append(aborted)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the transactions whose last offset is below `offset`."""
+        if not self.exists:
+            return
+        entries = self.entries()
+        kept = next((i for i, aborted in enumerate(entries) if aborted.last_offset >= offset), len(entries))
+        if kept < len(entries):
+            os.ftruncate(self.file.fileno(), kept * ENTRY.size)
+            del entries[kept:]
+
+    def collect(self, first_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those that overlap the range, and whether later segments need not be asked."""
+        found = []
+        for aborted in self.entries() if self.exists else ():
+            if aborted.last_offset >= first_offset and aborted.first_offset < upper_bound_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
