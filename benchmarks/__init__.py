@@ -1,0 +1,1 @@
+"""Barnabas beside Apache Kafka on the same machine in the same minutes: `python -m benchmarks [case ...] [--quick]`."""

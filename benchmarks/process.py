@@ -1,0 +1,45 @@
+"""What a server costs, read from /proc: resident memory and CPU seconds of a process and its children."""
+
+import os
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the tree, children that have ended and were waited for included."""
+    total = 0
+    for member in _tree(pid):
+        fields = _stat(member)
+        if fields:
+            total += sum(int(field) for field in fields[11:15])
+    return total / _TICKS_PER_SECOND
+
+
+def resident_mb(pid: int) -> float:
+    total_kb = 0
+    for member in _tree(pid):
+        try:
+            status = Path(f"/proc/{member}/status").read_text()
+        except OSError:
+            continue
+        total_kb += sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return total_kb / 1024
+
+
+def _tree(pid: int) -> list[int]:
+    found = [pid]
+    for member in found:
+        for task in Path(f"/proc/{member}/task").glob("*"):
+            try:
+                found += [int(child) for child in (task / "children").read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

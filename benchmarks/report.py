@@ -1,0 +1,127 @@
+"""The result as a table on the terminal, as JSON and as docs/benchmarks.md."""
+
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from barnabas.testing import reference_libs
+from benchmarks.rows import ROWS, Row
+from benchmarks.sides import BarnabasSide, MockSide
+
+Medians = Mapping[str, Mapping[str, float]]  # by server, then by row
+
+
+def medians(measured: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, float]]:
+    return {side: {key: statistics.median(rounds) for key, rounds in rows.items()} for side, rows in measured.items()}
+
+
+def table(figures: Medians, yardstick: str) -> list[list[str]]:
+    ours, theirs = figures.get(BarnabasSide.name, {}), figures.get(yardstick, {})
+    ceiling = figures.get(MockSide.name, {}) if yardstick != MockSide.name else {}
+    lines = [["case", "unit", yardstick, "Barnabas", "ratio", "goal", "", "client's ceiling"]]
+    for row in ROWS:
+        if row.key in ours or row.key in theirs:
+            lines.append(_line(row, ours.get(row.key), theirs.get(row.key), ceiling.get(row.key)))
+    return lines
+
+
+def _line(row: Row, ours: float | None, theirs: float | None, ceiling: float | None) -> list[str]:
+    ratio = "" if ours is None or not theirs or row.unit == "x" else f"{ours / theirs:.2f}"
+    met = row.goal.met(ours, theirs) if row.goal is not None and ours is not None else None
+    verdict = "" if met is None else "met" if met else "**missed**"
+    goal = "" if row.goal is None else f"{row.goal}{f' {row.unit}' if row.goal.of == 'value' else ''}"
+    shown = "" if ceiling is None or row.key.endswith(".cpu") else number(ceiling)
+    return [row.title, row.unit, number(theirs), number(ours), ratio, goal, verdict, shown]
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def as_text(lines: list[list[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    rendered = []
+    for line in lines:
+        cells = [cell.ljust(widths[i]) if i in (0, 1, 5, 6) else cell.rjust(widths[i]) for i, cell in enumerate(line)]
+        rendered.append("  ".join(cells).rstrip().replace("**", ""))
+    return "\n".join(rendered)
+
+
+def as_markdown(lines: list[list[str]]) -> str:
+    head, *body = lines
+    rows = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
+    return "\n".join(rows)
+
+
+def machine() -> dict[str, str]:
+    model = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal:\s*(\d+)", _read("/proc/meminfo"))
+    return {
+        "processor": f"{os.cpu_count()} cores, {model[1] if model else platform.machine()}",
+        "memory": f"{int(memory[1]) / 1e6:.0f} GB" if memory else "unknown",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "java": _java_version(),
+        "client": f"confluent-kafka {confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}",
+    }
+
+
+def write_json(path: Path, figures: Medians, measured: Mapping[str, Any], settings: Any, command: str) -> None:
+    content = {
+        "command": command,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "settings": {name: value for name, value in vars(settings).items() if isinstance(value, int | float)},
+        "medians": figures,
+        "rounds": measured,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def write_document(path: Path, lines: list[list[str]], settings: Any, command: str) -> None:
+    """Rewrites what stands between the marks; what people wrote around them stays."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in machine().items())
+    result = f"""{BEGIN}
+`{command}`, {datetime.now(UTC).date().isoformat()}; {settings.rounds} rounds after {settings.warmups} of warm-up,
+medians; {settings.records_100:,} records of 100 B and {settings.records_1000:,} of 1 KB per round; large partition
+{settings.large_mb:,} MB, small one {settings.small_mb} MB.
+
+{facts}
+
+{as_markdown(lines)}
+{END}"""
+    text = path.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(before + result + after)
+
+
+BEGIN, END = "<!-- result begins -->", "<!-- result ends -->"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _java_version() -> str:
+    try:
+        answer = subprocess.run([reference_libs.java(), "-version"], capture_output=True, text=True, check=False)
+    except reference_libs.ReferenceUnavailable:
+        return "none"
+    version = re.search(r'version "([^"]*)"', answer.stderr)
+    return version[1] if version else "unknown"

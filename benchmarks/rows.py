@@ -1,0 +1,70 @@
+"""The rows of the table: what is measured, in which unit, and what we want to reach."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio of ours to Kafka's, or a figure of ours alone, that is at most or at least something."""
+
+    of: Literal["ratio", "value"]
+    bound: Literal["at most", "at least"]
+    limit: float
+
+    def met(self, ours: float, reference: float | None) -> bool | None:
+        if self.of == "ratio":
+            if not reference:
+                return None
+            ours = ours / reference
+        return ours <= self.limit if self.bound == "at most" else ours >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.bound} {self.limit:g}{'' if self.of == 'value' else ' x'}"
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    title: str
+    unit: str
+    goal: Goal | None = None
+
+
+def ratio_at_most(limit: float) -> Goal:
+    return Goal("ratio", "at most", limit)
+
+
+def ratio_at_least(limit: float) -> Goal:
+    return Goal("ratio", "at least", limit)
+
+
+def value_at_most(limit: float) -> Goal:
+    return Goal("value", "at most", limit)
+
+
+ROWS = [
+    Row("start.first", "start on an empty directory to the first Metadata answer", "s", ratio_at_most(0.2)),
+    Row("start.again", "start on a formatted directory to the first Metadata answer", "s", ratio_at_most(0.2)),
+    Row("recovery.writable", "writable again after kill -9", "s", ratio_at_most(0.05)),
+    Row("memory.idle", "memory, idle", "MB", ratio_at_most(0.2)),
+    Row("memory.loaded", "memory, after load", "MB", ratio_at_most(0.25)),
+    Row("produce.100.rate", "produce 100 B, acks=1", "records/s", ratio_at_least(1.0)),
+    Row("produce.100.cpu", "CPU of the server per million 100 B records in", "s", ratio_at_most(1.0)),
+    Row("produce.1000.rate", "produce 1 KB, acks=1", "records/s", ratio_at_least(1.0)),
+    Row("produce.1000.cpu", "CPU of the server per million 1 KB records in", "s"),
+    Row("consume.100.rate", "consume 100 B", "records/s", ratio_at_least(1.0)),
+    Row("consume.100.cpu", "CPU of the server per million 100 B records out", "s", ratio_at_most(1.0)),
+    Row("consume.1000.rate", "consume 1 KB", "records/s", ratio_at_least(1.0)),
+    Row("consume.1000.cpu", "CPU of the server per million 1 KB records out", "s"),
+    Row("inflight.rate", "one in flight, 100 B, acks=1", "requests/s", ratio_at_least(1.0)),
+    Row("inflight.p50", "one in flight, p50", "ms"),
+    Row("inflight.p99", "one in flight, p99", "ms", ratio_at_most(1.2)),
+    Row("latency.p50", "end to end at 1,000 messages/s, p50", "ms", ratio_at_most(0.8)),
+    Row("latency.p99", "end to end at 1,000 messages/s, p99", "ms", ratio_at_most(1.0)),
+    Row("metadata.p50", "Metadata for 2,000 partitions, p50", "ms"),
+    Row("metadata.p99", "Metadata for 2,000 partitions, p99", "ms", value_at_most(5.0)),
+    Row("middle.small", "fetch of 64 KB from the middle of a small partition, p50", "ms"),
+    Row("middle.large", "fetch of 64 KB from the middle of a large partition, p50", "ms"),
+    Row("middle.factor", "the large one to the small one", "x", value_at_most(1.25)),
+]
