@@ -139,20 +139,21 @@ def metadata(side: Side, settings: Settings) -> Figures:
 
 
 def middle(side: Side, settings: Settings) -> Figures:
-    """Fetches of one batch or two around the middle of both partitions, from the page cache."""
-    figures: Figures = {}
+    """Fetches of one batch or two around the middle of both partitions in turns, from the page cache."""
     record_bytes = 10_000
+    filled: dict[str, tuple[str, int]] = {}
     for size, megabytes in (("small", settings.small_mb), ("large", settings.large_mb)):
         records = megabytes * 1_000_000 // record_bytes
         topic = _filled_topic(side, settings, f"middle-{size}", records, record_bytes, **{"batch.size": 50_000})
-        with _connection(side) as connection:
-            took = [
-                _answered_in(connection, _fetch(topic, records // 2 + number % max(1, records // 1000)), 11)
-                for number in range(settings.middle_fetches)
-            ]
-        figures[f"middle.{size}"] = statistics.median(took) * 1e3
-    figures["middle.factor"] = figures["middle.large"] / figures["middle.small"]
-    return figures
+        filled[size] = (topic, records)
+    took: dict[str, list[float]] = {size: [] for size in filled}
+    with _connection(side) as connection:
+        for number in range(settings.middle_fetches):
+            for size, (topic, records) in filled.items():
+                offset = records // 2 + number % (records // 5)
+                took[size].append(_answered_in(connection, _fetch(topic, offset), 11))
+    small, large = (statistics.median(took[size]) * 1e3 for size in ("small", "large"))
+    return {"middle.small": small, "middle.large": large, "middle.factor": large / small}
 
 
 CASES = [
