@@ -2,6 +2,9 @@
 //
 //   bytes <class> <version read> <version written> <hex>   ->  hex | refused <exception>
 //   defaults <class>                                       ->  path=value TAB path=value ...
+//   metadata <hex>                                         ->  hex, through the frame of metadata records
+//   api <key>                                              ->  lowest highest, then request:response header per version
+//   errors                                                 ->  NAME=code=retriable TAB ...
 //
 // "Refused" means that the message cannot be said in the version to be written.
 
@@ -18,10 +21,16 @@ import java.util.Collection;
 import java.util.HexFormat;
 import java.util.List;
 
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
+import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.metadata.MetadataRecordSerde;
+import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 public class WireBytes {
     public static void main(String[] arguments) throws Exception {
@@ -31,7 +40,14 @@ public class WireBytes {
             String[] words = line.split(" ", -1);
             String answer;
             try {
-                answer = words[0].equals("bytes") ? rewritten(words) : defaults(Class.forName(words[1]));
+                answer = switch (words[0]) {
+                    case "bytes" -> rewritten(words);
+                    case "defaults" -> defaults(Class.forName(words[1]));
+                    case "metadata" -> framed(words[1]);
+                    case "api" -> api(Short.parseShort(words[1]));
+                    case "errors" -> errors();
+                    default -> "failed unknown command";
+                };
             } catch (Throwable error) {
                 answer = "failed " + error.toString().replace('\n', ' ');
             }
@@ -53,9 +69,44 @@ public class WireBytes {
         } catch (UnsupportedVersionException | NullPointerException error) {
             return "refused " + error.getClass().getSimpleName();
         }
-        byte[] bytes = new byte[written.remaining()];
-        written.get(bytes);
+        return hex(written);
+    }
+
+    private static String hex(ByteBuffer buffer) {
+        byte[] bytes = new byte[buffer.remaining()];
+        buffer.get(bytes);
         return HexFormat.of().formatHex(bytes);
+    }
+
+    private static String framed(String hex) {
+        MetadataRecordSerde serde = MetadataRecordSerde.INSTANCE;
+        ByteBuffer buffer = ByteBuffer.wrap(HexFormat.of().parseHex(hex));
+        ApiMessageAndVersion record = serde.read(new ByteBufferAccessor(buffer), buffer.remaining());
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer written = ByteBuffer.allocate(serde.recordSize(record, cache));
+        serde.write(record, cache, new ByteBufferAccessor(written));
+        written.flip();
+        return hex(written);
+    }
+
+    private static String api(short key) {
+        ApiMessageType type = ApiMessageType.fromApiKey(key);
+        StringBuilder text = new StringBuilder();
+        text.append(type.lowestSupportedVersion()).append(' ').append(type.highestSupportedVersion(true));
+        for (short version = type.lowestSupportedVersion(); version <= type.highestSupportedVersion(true); version++) {
+            text.append(' ').append(type.requestHeaderVersion(version));
+            text.append(':').append(type.responseHeaderVersion(version));
+        }
+        return text.toString();
+    }
+
+    private static String errors() {
+        List<String> lines = new ArrayList<>();
+        for (Errors error : Errors.values()) {
+            boolean retriable = error.exception() instanceof RetriableException;
+            lines.add(error.name() + "=" + error.code() + "=" + retriable);
+        }
+        return String.join("\t", lines);
     }
 
     private static String defaults(Class<?> type) throws Exception {
