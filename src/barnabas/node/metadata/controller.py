@@ -1,0 +1,274 @@
+"""The controller: decisions become records, records become metadata.
+
+Theory. Two images. The working image holds everything that was appended, so the next decision builds on the last one
+without waiting; the committed image is what the node acts on and answers from. `submit` runs a decision on the working
+image, replays its records there at once, and returns the answer when they are committed: on disk, replayed into the
+committed image, and acted upon by everyone in `on_committed`. A decision without records waits for those before it, as
+its answer may rest on them.
+
+One task writes. Whatever was submitted while it was busy is its next group: one write and one fsync for all of them,
+one batch for each decision, so a decision is there whole or not at all.
+
+If a group cannot be written, nothing of it nor behind it happened: the working image is the committed one again, and
+who waits gets NOT_CONTROLLER. If the log does not end then where the committed image ends (an fsync failed, and nobody
+knows what is on disk), the controller has failed for good: `on_failed` is told, and nothing is accepted any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.decide import allocate_producer_ids, leave
+from barnabas.core.metadata.state import MetadataDelta, MetadataImage
+from barnabas.node.metadata.batches import build_batch
+from barnabas.node.metadata.commit import CommitRule, OwnFsync
+from barnabas.node.metadata.epoch import EpochStart, Registration, Term
+from barnabas.node.metadata.errors import StartError
+from barnabas.node.metadata.load import LoadedMetadata, load_metadata
+from barnabas.node.metadata.log import MetadataLog, MetadataLogConfig
+from barnabas.node.metadata.quorum import Quorum, QuorumReplica
+from barnabas.node.metadata.quorum_state import QuorumState, write_quorum_state
+from barnabas.node.metadata.snapshotting import SnapshotPolicy, Snapshotting
+from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.records.raft import VotersRecord
+from barnabas.wire.schema import Record
+from barnabas.wire.uuids import Uuid
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+CommitCallback = Callable[[MetadataDelta], Awaitable[None] | None]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One decision on its way to the disk."""
+
+    records: Sequence[Record]
+    data: bytes
+    end_offset: int
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class Controller:
+    def __init__(
+        self,
+        loaded: LoadedMetadata,
+        metadata_log: MetadataLog,
+        flusher: Executor,
+        *,
+        node_id: int,
+        directory_id: Uuid,
+        clock: Callable[[], int],
+        snapshots: SnapshotPolicy | None = None,
+        commit_rule: CommitRule | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.directory_id = directory_id
+        self.image: MetadataImage = loaded.image
+        self.working: MetadataImage = loaded.image.copy()
+        self.epoch = loaded.epoch
+        self.broker_epoch = -1
+        self.on_committed: list[CommitCallback] = []
+        self.on_failed: Callable[[BaseException], None] | None = None
+        self.failure: BaseException | None = None
+        self._loaded = loaded
+        self._log = metadata_log
+        self._clock = clock
+        self._voters: VotersRecord | None = loaded.voters
+        self._flusher = flusher
+        self._commit_rule = commit_rule or OwnFsync(metadata_log, flusher)
+        self._unwritten: list[_Entry] = []
+        self._in_flight: list[_Entry] = []
+        self._wake = asyncio.Event()
+        self._snapshotting = Snapshotting(loaded, metadata_log, clock, snapshots or SnapshotPolicy(), self._wake.set)
+        self._writer: asyncio.Task[None] | None = None
+
+    async def activate(self, registration: Registration) -> None:
+        """Becomes the leader of a new epoch and registers this process.
+
+        `on_committed` is not told: nobody is served yet, and the node builds itself from the image afterwards.
+        """
+        loaded, loop = self._loaded, asyncio.get_running_loop()
+        self.epoch = loaded.epoch + 1
+        state = QuorumState(
+            leader_id=self.node_id,
+            epoch=self.epoch,
+            data_version=1 if loaded.kraft_version else 0,
+            static_voters=() if loaded.kraft_version else (self.node_id,),
+        )
+        await loop.run_in_executor(self._flusher, write_quorum_state, loaded.directory, state)
+        term = Term(
+            node_id=self.node_id,
+            directory_id=self.directory_id,
+            epoch=self.epoch,
+            kraft_version=loaded.kraft_version,
+            level=loaded.level,
+            now_ms=self._clock(),
+        )
+        start = EpochStart(self.working, term)
+        start.append(registration, loaded.bootstrap_records, loaded.voters)
+        self._log.append(bytes(start.data), self.epoch)
+        await self._commit_rule.committed(start.end_offset)
+        self.image.replay_all(start.records)
+        self.image.offset, self.image.epoch = self.working.offset, self.working.epoch
+        self._voters, self.broker_epoch = start.voters, start.broker_epoch
+        self._snapshotting.committed(len(start.data))
+        self._writer = asyncio.create_task(self._write(), name="metadata-writer")
+
+    async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
+        self._require_active()
+        decision = decide(self.working)
+        if decision.records:
+            self._append(decision.records)
+        last = self._unwritten or self._in_flight
+        if last:
+            waiter = asyncio.get_running_loop().create_future()
+            last[-1].waiters.append(waiter)
+            await waiter
+        return decision.response
+
+    async def allocate_producer_ids(self) -> range:
+        return await self.submit(lambda image: allocate_producer_ids(image, self.node_id, self.broker_epoch))
+
+    def quorum(self) -> Quorum:
+        now_ms = self._clock()
+        replica = QuorumReplica(
+            replica_id=self.node_id,
+            directory_id=self.directory_id,
+            log_end_offset=self._log.end_offset,
+            last_fetch_timestamp_ms=now_ms,
+            last_caught_up_timestamp_ms=now_ms,
+        )
+        return Quorum(
+            leader_id=self.node_id,
+            leader_epoch=self.epoch,
+            high_watermark=self.image.offset + 1,
+            voters=[replica],
+            voters_record=self._voters,
+        )
+
+    async def stop(self) -> None:
+        """Gives up the lead, fences this broker and closes the log; whoever opens the directory next need not wait."""
+        if self._writer is not None:
+            if self.failure is None:
+                try:
+                    await self.submit(lambda image: Decision(leave(image, self.node_id), None))
+                except KafkaError as error:
+                    log.warning("The node leaves without saying so: %s", error.message)
+            writer, self._writer = self._writer, None
+            writer.cancel()
+            await asyncio.wait([writer])
+        await self._snapshotting.stop()
+        await asyncio.get_running_loop().run_in_executor(self._flusher, self._log.close)
+        self._flusher.shutdown()
+
+    def _require_active(self) -> None:
+        if self._writer is None or self.failure is not None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+
+    def _append(self, records: Sequence[Record]) -> None:
+        base_offset = self.working.offset + 1
+        data = build_batch(
+            records, self.working.metadata_version, base_offset=base_offset, epoch=self.epoch, now_ms=self._clock()
+        )
+        try:
+            self.working.replay_all(records)
+        except Exception:
+            self._rebuild_working()
+            raise
+        self.working.offset, self.working.epoch = base_offset + len(records) - 1, self.epoch
+        self._unwritten.append(_Entry(records, data, base_offset + len(records)))
+        self._wake.set()
+
+    def _rebuild_working(self) -> None:
+        working = self.image.copy()
+        for entry in self._in_flight + self._unwritten:
+            working.replay_all(entry.records)
+            working.offset, working.epoch = entry.end_offset - 1, self.epoch
+        self.working = working
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while self._unwritten:
+                    self._in_flight, self._unwritten = self._unwritten, []
+                    await self._write_group(self._in_flight)
+                self._snapshotting.proceed(self.image, self._voters)
+            except OSError as error:
+                self._revert(error)
+            except Exception as error:
+                log.exception("The controller is broken")
+                self._revert(error)
+
+    async def _write_group(self, group: list[_Entry]) -> None:
+        end_offset = group[-1].end_offset
+        data = b"".join(entry.data for entry in group)
+        self._log.append(data, self.epoch)
+        await self._commit_rule.committed(end_offset)
+        delta = MetadataDelta()
+        for entry in group:
+            self.image.replay_all(entry.records, delta)
+        self.image.offset, self.image.epoch = end_offset - 1, self.epoch
+        await self._publish(delta)
+        self._in_flight = []
+        for waiter in (waiter for entry in group for waiter in entry.waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+        self._snapshotting.committed(len(data))
+
+    async def _publish(self, delta: MetadataDelta) -> None:
+        for callback in self.on_committed:
+            try:
+                result = callback(delta)
+                if result is not None:
+                    await result
+            except Exception:
+                log.exception("Committed metadata could not be applied")
+
+    def _revert(self, error: BaseException) -> None:
+        log.error("The metadata log could not be written: %s", error)
+        dropped, self._in_flight, self._unwritten = self._in_flight + self._unwritten, [], []
+        self.working = self.image.copy()
+        if self._log.failed_for_good or self._log.end_offset != self.image.offset + 1:
+            self.failure = error
+        for waiter in (waiter for entry in dropped for waiter in entry.waiters):
+            if not waiter.done():
+                waiter.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "The metadata log could not be written."))
+        if self.failure is not None and self.on_failed is not None:
+            self.on_failed(error)
+
+
+def open_controller(
+    root: Path,
+    *,
+    node_id: int,
+    directory_id: Uuid,
+    clock: Callable[[], int],
+    log_config: MetadataLogConfig | None = None,
+    snapshots: SnapshotPolicy | None = None,
+) -> Controller:
+    """Opens the metadata log of a formatted directory whose lock we hold; a StartError comes before any writing.
+
+    Called before `LogDir.begin`, so that the log need not be scanned after a clean stop.
+    """
+    clean = (root / CLEAN_SHUTDOWN_FILE).exists()
+    loaded = load_metadata(root, node_id=node_id, directory_id=directory_id)
+    flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
+    try:
+        metadata_log = MetadataLog.open(loaded, log_config or MetadataLogConfig(), flusher, clock, clean=clean)
+    except OSError as error:
+        raise StartError(f"The metadata log in {loaded.directory} cannot be opened: {error}") from error
+    return Controller(
+        loaded, metadata_log, flusher, node_id=node_id, directory_id=directory_id, clock=clock, snapshots=snapshots
+    )
