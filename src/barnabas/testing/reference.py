@@ -143,6 +143,8 @@ class ApacheKafka:
         *,
         directory: Path | None = None,
         data_dir: Path | None = None,
+        port: int = 0,
+        controller_port: int = 0,
         properties: Mapping[str, str] | None = None,
         release_version: str | None = None,
         cluster_id: str = CLUSTER_ID,
@@ -153,8 +155,8 @@ class ApacheKafka:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.data_dir = data_dir or self.directory / "data"
-        self.port = free_port()
-        self.controller_port = free_port()
+        self.port = port or free_port()
+        self.controller_port = controller_port or free_port()
         self.cluster_id = cluster_id
         self.release_version = release_version
         self.start_timeout_s = start_timeout_s
@@ -204,7 +206,7 @@ class ApacheKafka:
 
     def format(self) -> str:
         """Formats the data directory as `kafka-storage format --standalone` does, and returns what it printed."""
-        self._write_properties()
+        self.write_properties()
         args = ["format", "--standalone", "--cluster-id", self.cluster_id, "--config", str(self.properties_file)]
         if self.release_version is not None:
             args += ["--release-version", self.release_version]
@@ -223,7 +225,7 @@ class ApacheKafka:
     def launch(self) -> None:
         """Starts the process without waiting for it."""
         assert not self.running, "already running"
-        self._write_properties()
+        self.write_properties()
         command = [java(), *self._jvm, *classpath_options(), "kafka.Kafka", str(self.properties_file)]
         with open(self.log_file, "ab") as log:
             self._launched_at = time.monotonic()
@@ -287,7 +289,7 @@ class ApacheKafka:
             process.wait()
             raise TimeoutError(f"Apache Kafka did not stop in {timeout_s} s:\n{self._log_tail()}") from None
 
-    def _write_properties(self) -> None:
+    def write_properties(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}\n" for key, value in self.properties().items()]
         self.properties_file.write_text("".join(lines))

@@ -155,7 +155,7 @@ class Side(Connection):
         )
         answer: Any = self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15_000), 7)
         assert answer.topics[0].error_code == 0, f"{topic} was not created: {answer.topics[0].error_message}"
-        self._wait_for_leaders(topic, partitions)
+        self.wait_for_leaders(topic, partitions)
 
     def wait_until(self, request: Request, version: int, condition: Callable[[Any], bool], limit_s: float = 15) -> None:
         """Asks again and again until the answer is as it should be."""
@@ -164,7 +164,7 @@ class Side(Connection):
             assert time.monotonic() < limit, f"{self.name} still answers {answer!r}"
             time.sleep(0.002)
 
-    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+    def wait_for_leaders(self, topic: str, partitions: int) -> None:
         """Kafka lists a leader in the metadata before the partition is ready to serve: ask the partitions."""
         asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])

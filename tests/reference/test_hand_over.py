@@ -1,0 +1,115 @@
+"""A directory changes hands: from us to Apache Kafka, back, and from any level of Kafka to us."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.testing import Node, reference
+from barnabas.testing.reference_batches import crafted_batch
+from barnabas.testing.reference_exchange import Side
+from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.uuids import Uuid
+
+PRODUCER_ID = 4242
+
+
+@pytest.fixture(autouse=True)
+def _reference_is_there() -> None:
+    if reason := reference.available():
+        pytest.skip(f"the reference is not available: {reason}")
+
+
+def kafka_on(directory: Path, node: Node) -> reference.ApacheKafka:
+    return reference.ApacheKafka(
+        directory=directory, data_dir=node.data_dir, port=node.port, controller_port=node.controller_port
+    )
+
+
+def append(side: Side, sequence: int) -> int:
+    """One record of the idempotent producer; the offset it is at. By old timestamps the producer would expire."""
+    batch = crafted_batch(
+        [(b"key", b"value-%d" % sequence)],
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        base_sequence=sequence,
+        base_timestamp=int(time.time() * 1000),
+    )
+    data = [TopicProduceData(name="handed", partition_data=[PartitionProduceData(records=batch)])]
+    answer: Any = side.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data), 9)
+    part = answer.responses[0].partition_responses[0]
+    assert part.error_code == 0, f"{side.name}: error {part.error_code}"
+    return int(part.base_offset)
+
+
+def records(side: Side) -> bytes:
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+    request = FetchRequest(max_wait_ms=1_000, min_bytes=1, topics=[FetchTopic(topic="handed", partitions=partitions)])
+    answer: Any = side.ask(request, 11)
+    assert answer.responses[0].partitions[0].error_code == 0
+    return bytes(answer.responses[0].partitions[0].records)
+
+
+def retention_ms(side: Side) -> str:
+    wanted = DescribeConfigsResource(resource_type=2, resource_name="handed", configuration_keys=["retention.ms"])
+    answer: Any = side.ask(DescribeConfigsRequest(resources=[wanted]), 4)
+    return str(answer.results[0].configs[0].value)
+
+
+def producer_id(side: Side) -> int:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    side.wait_until(request, 4, lambda answer: answer.error_code == 0)
+    answer: Any = side.ask(request, 4)
+    return int(answer.producer_id)
+
+
+def live(side: Side) -> tuple[Uuid, bytes]:
+    side.create_topic("handed", configs={"retention.ms": "987654321"})
+    for sequence in range(4):
+        append(side, sequence)
+    return side.topic_id("handed"), records(side)
+
+
+def go_on(side: Side, topic_id: Uuid, seen: bytes, sequence: int) -> bytes:
+    """Everything is there, a repeated record is recognised, the next one is appended."""
+    side.wait_for_leaders("handed", 1)
+    assert side.topic_id("handed") == topic_id
+    assert retention_ms(side) == "987654321"
+    assert records(side)[: len(seen)] == seen
+    assert append(side, sequence - 1) == sequence - 1
+    assert append(side, sequence) == sequence
+    return records(side)
+
+
+def test_kafka_goes_on_where_our_node_stopped_and_our_node_after_it(tmp_path: Path) -> None:
+    with Node(data_dir=tmp_path / "data") as node:
+        with Side("Barnabas", node) as side:
+            topic_id, seen = live(side)
+            first_id = producer_id(side)
+        node.stop()
+        with kafka_on(tmp_path / "kafka", node) as kafka, Side("Apache Kafka", kafka) as side:
+            seen = go_on(side, topic_id, seen, 4)
+            second_id = producer_id(side)
+            assert second_id > first_id
+        node.start()
+        with Side("Barnabas", node) as side:
+            seen = go_on(side, topic_id, seen, 5)
+            assert producer_id(side) > second_id
+        node.stop()
+        with kafka_on(tmp_path / "kafka", node) as kafka, Side("Apache Kafka", kafka) as side:
+            go_on(side, topic_id, seen, 6)
+
+
+@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3"])
+def test_our_node_opens_what_kafka_left_and_kafka_takes_it_back(tmp_path: Path, release: str) -> None:
+    kafka = reference.ApacheKafka(directory=tmp_path / "kafka", release_version=release)
+    with kafka, Side("Apache Kafka", kafka) as side:
+        topic_id, seen = live(side)
+    with Node(data_dir=kafka.data_dir) as node, Side("Barnabas", node) as side:
+        seen = go_on(side, topic_id, seen, 4)
+    with kafka, Side("Apache Kafka", kafka) as side:
+        go_on(side, topic_id, seen, 5)
