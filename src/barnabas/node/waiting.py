@@ -66,8 +66,10 @@ class WaitingFetch(WaitingRequest):
 class Replicated(Protocol):
     """What a waiting produce needs to know of a partition."""
 
-    high_watermark: int
     watchers: dict[Watcher, None]
+
+    @property
+    def high_watermark(self) -> int: ...
 
     def acknowledgement_error(self, leader_epoch: int) -> ErrorCode: ...
 
