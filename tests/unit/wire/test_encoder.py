@@ -59,6 +59,11 @@ class Parcel(Message, versions="0-2", flexible="1+"):
     sender: str | None = field("0-1", default=None)
 
 
+def parcel(name: str, value: Any) -> Parcel:
+    values: dict[str, Any] = {name: value}
+    return Parcel(**values)
+
+
 RANGES = {
     "int8": (-(1 << 7), (1 << 7) - 1),
     "int16": (-(1 << 15), (1 << 15) - 1),
@@ -74,11 +79,11 @@ RANGES = {
 def test_numbers_are_written_up_to_their_bounds_and_no_further(name: str, version: int) -> None:
     low, high = RANGES[name]
     for value in (low, high):
-        message = Parcel(**{name: value})
+        message = parcel(name, value)
         assert Parcel.decode(message.encode(version), version) == message
     for value in (low - 1, high + 1):
         with pytest.raises(EncodeError, match=f"Parcel v{version} cannot hold these values"):
-            Parcel(**{name: value}).encode(version)
+            parcel(name, value).encode(version)
 
 
 @pytest.mark.parametrize("count", [1, 500])
@@ -91,7 +96,7 @@ def test_numbers_in_arrays_have_the_same_bounds(count: int) -> None:
 def test_null_where_there_is_no_null_is_an_error(name: str) -> None:
     for version in (1, 2):
         with pytest.raises(EncodeError):
-            Parcel(**{name: None}).encode(version)
+            parcel(name, None).encode(version)
 
 
 def test_null_is_refused_in_the_versions_that_have_no_null() -> None:
@@ -101,10 +106,10 @@ def test_null_is_refused_in_the_versions_that_have_no_null() -> None:
 
 
 def test_null_elements_are_an_error() -> None:
-    for wrong in ({"texts": [None]}, {"numbers": [None]}, {"stamps": [None]}):
+    for name in ("texts", "numbers", "stamps"):
         for version in (0, 1):
             with pytest.raises(EncodeError):
-                Parcel(**wrong).encode(version)  # type: ignore[arg-type]
+                parcel(name, [None]).encode(version)
 
 
 @pytest.mark.parametrize(

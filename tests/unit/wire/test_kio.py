@@ -53,6 +53,10 @@ def kio_entity(cls: type[Message], version: int) -> type[Any] | None:
 Chooser = Callable[[RandomMessages], Any]
 
 
+def any_of(*values: int) -> Chooser:
+    return lambda chance: chance.random.choice(values)
+
+
 def narrower_types(cls: type[Any], entity: type[Any], version: int) -> dict[tuple[type[Any], str], Chooser]:
     """kio makes error codes an enumeration and times a datetime, which hold less than the wire does."""
     found: dict[tuple[type[Any], str], Chooser] = {}
@@ -63,12 +67,11 @@ def narrower_types(cls: type[Any], entity: type[Any], version: int) -> dict[tupl
         if item.struct is not None:
             found |= narrower_types(item.struct, classify_field(other).type_, version)
         elif other.metadata["kafka_type"] == "error_code":
-            found[cls, item.name] = lambda chance: chance.random.choice([code.value for code in KioErrorCode])
+            found[cls, item.name] = any_of(*(code.value for code in KioErrorCode))
         elif other.metadata["kafka_type"] == "datetime_i64":
-            times = [0, 1, 1_700_000_000_123] + ([-1] if "None" in str(other.type) else [])
-            found[cls, item.name] = lambda chance, times=times: chance.random.choice(times)
+            found[cls, item.name] = any_of(0, 1, 1_700_000_000_123, -1 if "None" in str(other.type) else 2)
         elif other.metadata["kafka_type"] == "timedelta_i64":
-            found[cls, item.name] = lambda chance: chance.random.choice([0, 1, -1, 10**12])
+            found[cls, item.name] = any_of(0, 1, -1, 10**12)
     return found
 
 

@@ -95,7 +95,7 @@ def test_a_constructor_takes_keywords_and_knows_the_defaults() -> None:
     assert (book.title, book.subtitle, book.isbn, book.cover, book.rating) == ("Amerika", "", ZERO_UUID, None, -1)
     assert book.pages == [Page(number=1)]
     with pytest.raises(TypeError):
-        Book("Amerika")  # type: ignore[misc]
+        Book("Amerika")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Book(author="Kafka")  # type: ignore[call-arg]
 
@@ -125,6 +125,8 @@ def test_a_declaration_is_consistent(cls: type[Message]) -> None:
             default = item.default_factory() if item.default_factory else item.default
             assert default is not None or item.nullable[0] <= high, f"{item.name} is null by default, and never may be"
             assert item.nullable[0] >= item.versions[0], f"{item.name} is nullable before it exists"
+            if item.struct is not None and not item.is_array and default is not None:
+                assert default == item.struct(), f"{item.name}: codecs set a struct's own defaults, not other ones"
 
 
 def structs_of(cls: type[Struct]) -> list[type[Struct]]:
