@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 
 from barnabas.testing import reference_libs
-from benchmarks.rows import ROWS, Row
+from benchmarks.rows import ROWS, Goal, Row
 from benchmarks.sides import BarnabasSide, MockSide
 
 Medians = Mapping[str, Mapping[str, float]]  # by server, then by row
@@ -30,17 +30,18 @@ def table(figures: Medians, yardstick: str) -> list[list[str]]:
     lines = [["case", "unit", yardstick, "Barnabas", "ratio", "goal", "", "client's ceiling"]]
     for row in ROWS:
         if row.key in ours or row.key in theirs:
-            lines.append(_line(row, ours.get(row.key), theirs.get(row.key), ceiling.get(row.key)))
+            goal = row.goal if yardstick != MockSide.name else row.goal_beside_the_mock
+            lines.append(_line(row, goal, ours.get(row.key), theirs.get(row.key), ceiling.get(row.key)))
     return lines
 
 
-def _line(row: Row, ours: float | None, theirs: float | None, ceiling: float | None) -> list[str]:
+def _line(row: Row, goal: Goal | None, ours: float | None, theirs: float | None, ceiling: float | None) -> list[str]:
     ratio = "" if ours is None or not theirs or row.unit == "x" else f"{ours / theirs:.2f}"
-    met = row.goal.met(ours, theirs) if row.goal is not None and ours is not None else None
+    met = goal.met(ours, theirs) if goal is not None and ours is not None else None
     verdict = "" if met is None else "met" if met else "**missed**"
-    goal = "" if row.goal is None else f"{row.goal}{f' {row.unit}' if row.goal.of == 'value' else ''}"
+    wanted = "" if goal is None else f"{goal}{f' {row.unit}' if goal.of == 'value' and row.unit != 'x' else ''}"
     shown = "" if ceiling is None or row.key.endswith(".cpu") else number(ceiling)
-    return [row.title, row.unit, number(theirs), number(ours), ratio, goal, verdict, shown]
+    return [row.title, row.unit, number(theirs), number(ours), ratio, wanted, verdict, shown]
 
 
 def number(value: float | None) -> str:

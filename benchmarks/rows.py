@@ -30,6 +30,11 @@ class Row:
     unit: str
     goal: Goal | None = None
 
+    @property
+    def goal_beside_the_mock(self) -> Goal | None:
+        """The mock cluster stores nothing, so a little less than its rate will do; its latencies are no yardstick."""
+        return Goal("ratio", "at least", 0.8) if self.key.endswith(".rate") else None
+
 
 def ratio_at_most(limit: float) -> Goal:
     return Goal("ratio", "at most", limit)
