@@ -1,4 +1,5 @@
-from barnabas.testing.reference_exchange import differences
+from barnabas.testing.reference_batches import crafted_batch
+from barnabas.testing.reference_exchange import differences, whole_batches
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from barnabas.wire.uuids import Uuid
@@ -41,3 +42,10 @@ def test_a_difference_is_told_with_its_path() -> None:
 def test_a_closed_connection_is_no_answer() -> None:
     assert differences(None, None) == []
     assert differences(None, FetchResponse()) != []
+
+
+def test_records_are_compared_up_to_the_last_whole_batch() -> None:
+    batch = crafted_batch()
+    assert whole_batches(batch + batch + batch[:-1]) == batch + batch
+    assert whole_batches(batch + b"\0") == batch
+    assert whole_batches(b"") == b""
