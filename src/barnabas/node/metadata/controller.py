@@ -21,6 +21,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -91,6 +92,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._snapshotting = Snapshotting(loaded, metadata_log, clock, snapshots or SnapshotPolicy(), self._wake.set)
         self._writer: asyncio.Task[None] | None = None
+        self._stopping = False
 
     async def activate(self, registration: Registration) -> None:
         """Becomes the leader of a new epoch and registers this process.
@@ -116,8 +118,11 @@ class Controller:
         )
         start = EpochStart(self.working, term)
         start.append(registration, loaded.bootstrap_records, loaded.voters)
-        self._log.append(bytes(start.data), self.epoch)
-        await self._commit_rule.committed(start.end_offset)
+        try:
+            self._log.append(bytes(start.data), self.epoch)
+            await self._commit_rule.committed(start.end_offset)
+        except OSError as error:
+            raise StartError(f"The metadata log in {loaded.directory} cannot be written: {error}") from error
         self.image.replay_all(start.records)
         self.image.offset, self.image.epoch = self.working.offset, self.working.epoch
         self._voters, self.broker_epoch = start.voters, start.broker_epoch
@@ -125,15 +130,10 @@ class Controller:
         self._writer = asyncio.create_task(self._write(), name="metadata-writer")
 
     async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
-        self._require_active()
+        if self._writer is None or self.failure is not None or self._stopping:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
         decision = decide(self.working)
-        if decision.records:
-            self._append(decision.records)
-        last = self._unwritten or self._in_flight
-        if last:
-            waiter = asyncio.get_running_loop().create_future()
-            last[-1].waiters.append(waiter)
-            await waiter
+        await self._committed(decision.records)
         return decision.response
 
     async def allocate_producer_ids(self) -> range:
@@ -158,22 +158,29 @@ class Controller:
 
     async def stop(self) -> None:
         """Gives up the lead, fences this broker and closes the log; whoever opens the directory next need not wait."""
+        self._stopping = True
         if self._writer is not None:
             if self.failure is None:
                 try:
-                    await self.submit(lambda image: Decision(leave(image, self.node_id), None))
+                    await self._committed(leave(self.working, self.node_id))
                 except KafkaError as error:
                     log.warning("The node leaves without saying so: %s", error.message)
-            writer, self._writer = self._writer, None
-            writer.cancel()
-            await asyncio.wait([writer])
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
         await self._snapshotting.stop()
-        await asyncio.get_running_loop().run_in_executor(self._flusher, self._log.close)
+        close = partial(self._log.close, clean=self.failure is None)
+        await asyncio.get_running_loop().run_in_executor(self._flusher, close)
         self._flusher.shutdown()
 
-    def _require_active(self) -> None:
-        if self._writer is None or self.failure is not None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+    async def _committed(self, records: Sequence[Record]) -> None:
+        """Appends these records, and waits for them and all before them."""
+        if records:
+            self._append(records)
+        ahead = self._unwritten or self._in_flight
+        if ahead:
+            waiter = asyncio.get_running_loop().create_future()
+            ahead[-1].waiters.append(waiter)
+            await waiter
 
     def _append(self, records: Sequence[Record]) -> None:
         base_offset = self.working.offset + 1

@@ -6,9 +6,9 @@ anew. Only when a segment is new does the directory go along.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barnabas.node.metadata.errors import StartError
@@ -22,8 +22,6 @@ from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import write_partition_metadata
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import ONE_UUID
-
-log = logging.getLogger(__name__)
 
 TOPIC = "__cluster_metadata"
 TOPIC_ID = ONE_UUID
@@ -43,7 +41,6 @@ class MetadataLog:
         self._flusher = flusher
         self._clock = clock
         self._synced_segment = -1
-        self.on_failed: Callable[[OSError], None] | None = None
         partition_log.background = self
 
     @classmethod
@@ -94,16 +91,15 @@ class MetadataLog:
 
     def append(self, batches: bytes, epoch: int) -> None:
         """Batches whose offsets begin where the log ends; an OSError if they are not in the log."""
-        try:
+        with _as_os_error():
             self._log.append(batches, leader_epoch=epoch, now_ms=self._clock(), origin=Origin.QUORUM)
-        except KafkaError as error:
-            raise OSError(error.message) from error
 
     def prepare_sync(self) -> FlushTask:
         """What must run, on any thread, for everything appended to be on disk."""
         segment = self._log.active_segment
         if segment.base_offset != self._synced_segment:
-            return self._log.prepare_flush()
+            with _as_os_error():
+                return self._log.prepare_flush()
         task = FlushTask(self.end_offset)
         task.add_file(segment.file.fileno())
         return task
@@ -115,14 +111,17 @@ class MetadataLog:
             self._log.flushed(task, now_ms=self._clock())
 
     def roll(self) -> None:
-        self._log.roll(now_ms=self._clock())
+        with _as_os_error():
+            self._log.roll(now_ms=self._clock())
 
     def delete_before(self, offset: int) -> None:
         """Deletes the segments that are wholly below `offset`."""
-        self._log.delete_segments(lambda _, following: following.base_offset <= offset)
+        with _as_os_error():
+            self._log.delete_segments(lambda _, following: following.base_offset <= offset)
 
-    def close(self) -> None:
-        self._log.close(clean=True)
+    def close(self, *, clean: bool) -> None:
+        with _as_os_error():
+            self._log.close(clean=clean)
 
     # What the partition log wants done in the background.
 
@@ -133,9 +132,15 @@ class MetadataLog:
         self._flusher.submit(unlink_all, paths)
 
     def failed(self, error: OSError) -> None:
-        log.error("The metadata log failed: %s", error)
-        if self.on_failed is not None:
-            self.on_failed(error)
+        """Whoever called the log hears of it and gives up."""
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        raise OSError(error.message) from error
 
 
 def _log_config(config: MetadataLogConfig) -> LogConfig:

@@ -67,6 +67,7 @@ class Snapshotting:
         self._timestamp_ms = self._clock()
         if self._bytes >= self._policy.max_bytes_between:
             self._due = True
+            self._wake()
         elif self._timer is None and self._policy.max_interval_ms > 0:
             self._timer = asyncio.get_running_loop().call_later(self._policy.max_interval_ms / 1000, self._time_is_up)
 

@@ -1,0 +1,134 @@
+"""A data directory, and controllers on it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.state import Endpoint, MetadataImage
+from barnabas.node.metadata import Controller, Registration, claim_directories, load_metadata, open_controller
+from barnabas.node.metadata.load import LoadedMetadata
+from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.log_dir import LogDir
+from barnabas.node.storage.meta_properties import read_meta_properties
+from barnabas.wire.records import metadata as wire
+from barnabas.wire.schema import Record
+from barnabas.wire.uuids import Uuid
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+class Directory:
+    """The only log directory of node 1."""
+
+    now_ms = 1_794_781_234_096
+    broker = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+    controller = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "__cluster_metadata-0"
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def claim(self, *others: Path, node_id: int = 1, cluster_id: str | None = "cluster-A") -> str:
+        """Formats it, or finds it formatted."""
+        log_dirs: list[LogDir] = []
+        try:
+            log_dirs += [LogDir(str(path), handles=FileHandles()) for path in (self.root, *others)]
+            return claim_directories(
+                log_dirs,
+                log_dirs[0],
+                node_id=node_id,
+                cluster_id=cluster_id,
+                controller_endpoints=[self.controller],
+                now_ms=self.now_ms,
+            )
+        finally:
+            for log_dir in log_dirs:
+                log_dir._lock.release()
+                log_dir.flusher.close()
+
+    @property
+    def id(self) -> Uuid:
+        meta = read_meta_properties(str(self.root))
+        assert meta is not None
+        return meta.directory_id
+
+    def load(self, node_id: int = 1) -> LoadedMetadata:
+        return load_metadata(self.root, node_id=node_id, directory_id=self.id)
+
+    def open(self, **options: Any) -> Controller:
+        return open_controller(self.root, node_id=1, directory_id=self.id, clock=self.clock, **options)
+
+    async def activate(self, controller: Controller) -> Controller:
+        await controller.activate(
+            Registration(
+                incarnation_id=Uuid(b"incarnation-id-1"),
+                broker_endpoints=[self.broker],
+                controller_endpoints=[self.controller],
+                log_dirs=[self.id],
+            )
+        )
+        return controller
+
+    @asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[Controller]:
+        controller = self.open(**options)
+        try:
+            yield await self.activate(controller)
+        finally:
+            await controller.stop()
+
+    def files(self) -> dict[str, bytes]:
+        paths = sorted(path for path in self.root.rglob("*") if path.is_file() and path.name != ".lock")
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in paths}
+
+    @staticmethod
+    def topic_records(name: str) -> list[Record]:
+        topic_id = Uuid(name.encode().ljust(16, b"."))
+        return [
+            wire.TopicRecord(name=name, topic_id=topic_id),
+            wire.PartitionRecord(
+                topic_id=topic_id,
+                partition_id=0,
+                replicas=[1],
+                isr=[1],
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+            ),
+        ]
+
+    def create_topic(self, name: str) -> Callable[[MetadataImage], Decision[str]]:
+        def decide(image: MetadataImage) -> Decision[str]:
+            return Decision([], "exists") if name in image.topics else Decision(self.topic_records(name), "created")
+
+        return decide
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Directory:
+    return Directory(tmp_path / "data")
+
+
+@pytest.fixture
+def directory(empty: Directory) -> Directory:
+    empty.claim()
+    return empty
