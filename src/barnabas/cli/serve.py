@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.cli.main import UsageError
@@ -22,14 +22,15 @@ log = logging.getLogger("barnabas")
 
 
 def serve(
-    properties: Mapping[str, str],
-    overrides: Iterable[str],
+    configure: Callable[[dict[str, str]], BrokerConfig],
+    overrides: list[str],
     *,
     friendly: bool = False,
     ready_fd: int | None = None,
     stop_on_eof: bool = False,
 ) -> int:
-    from barnabas.node.configuration import BrokerConfig, ConfigError
+    from barnabas.node.configuration import ConfigError
+    from barnabas.node.configuration.sources import parse_overrides
 
     logging.basicConfig(
         level=os.environ.get("BARNABAS_LOG_LEVEL", "WARNING" if friendly else "INFO").upper(),
@@ -37,22 +38,12 @@ def serve(
         stream=sys.stderr,
     )
     try:
-        config = BrokerConfig.from_properties(dict(properties) | _parsed(overrides))
+        config = configure(parse_overrides(overrides))
     except ConfigError as error:
         raise UsageError(str(error)) from error
     for warning in config.warnings:
         log.warning(warning)
     return _run(config, friendly, ready_fd, stop_on_eof)
-
-
-def _parsed(overrides: Iterable[str]) -> dict[str, str]:
-    parsed = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--override takes key=value, not '{override}'")
-        parsed[key.strip()] = value.strip()
-    return parsed
 
 
 def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_on_eof: bool) -> int:
@@ -104,5 +95,5 @@ def _greet(node: Node) -> None:
     print(f"Barnabas is up: node {node.node_id} of cluster {node.cluster_id}")
     for line in node.describe_listeners():
         print(f"  {line}")
-    print(f"  data in {', '.join(node.config.log_dirs)}")
+    print(f"  data in {', '.join(map(str, node.config.log_dirs))}")
     print("Ctrl-C stops it.", flush=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-from barnabas.cli.main import UsageError
 from barnabas.cli.serve import serve
 
 
@@ -21,13 +19,11 @@ def run(arguments: list[str]) -> int:
     start.add_argument("--stop-on-eof", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
 
-    from barnabas.node.configuration import load_properties, properties_from_environment
+    from barnabas.node.configuration.sources import load
 
-    properties: dict[str, str] = {}
-    if options.file is not None:
-        try:
-            properties |= load_properties(options.file)
-        except (OSError, UnicodeError) as error:
-            raise UsageError(f"{options.file} cannot be read: {error}") from error
-    properties |= properties_from_environment(os.environ)
-    return serve(properties, options.override, ready_fd=options.ready_fd, stop_on_eof=options.stop_on_eof)
+    return serve(
+        lambda overrides: load(options.file, overrides=overrides),
+        options.override,
+        ready_fd=options.ready_fd,
+        stop_on_eof=options.stop_on_eof,
+    )

@@ -36,4 +36,8 @@ def run(arguments: list[str]) -> int:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
     }
-    return serve(properties, options.override, friendly=True)
+    from barnabas.node.configuration import BrokerConfig
+
+    return serve(
+        lambda overrides: BrokerConfig.from_properties(properties | overrides), options.override, friendly=True
+    )

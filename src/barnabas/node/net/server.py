@@ -69,8 +69,8 @@ class Server:
         self._tick_s = min(TICK_S, max(max_idle_s / 4, 0.01)) if max_idle_s > 0 else TICK_S
         self._idle_ticks = max(1, round(max_idle_s / self._tick_s)) if max_idle_s > 0 else 0
 
-    async def listen(self, listener: Listener) -> Listener:
-        """Accepts on the listener, and returns it with the port it has got."""
+    async def listen(self, listener: Listener, *, serve: bool = True) -> Listener:
+        """Binds the listener and returns it with the port it has got; accepts on it at once, or when `serve` says."""
         bound = bind(listener, self.settings)
         routes = self.dispatcher.routes[listener.kind]
         opened = replace(listener, port=bound.getsockname()[1])
@@ -86,9 +86,15 @@ class Server:
             )
             return Connection(self, self.dispatcher, session)
 
-        self._servers.append(await self.loop.create_server(accept, sock=bound, backlog=self.settings.backlog))
+        self._servers.append(
+            await self.loop.create_server(accept, sock=bound, backlog=self.settings.backlog, start_serving=serve)
+        )
         self.listeners.append(opened)
         return opened
+
+    async def serve(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Accepts no more, gives requests in flight a moment, closes what is left."""

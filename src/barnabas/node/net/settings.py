@@ -49,9 +49,9 @@ def parse_ip_overrides(text: str) -> dict[str, int]:
 def bind(listener: Listener, settings: NetworkSettings) -> socket.socket:
     """A socket bound to the listener's address. Accepted connections inherit its options."""
     if listener.host:
-        family, _, _, _, address = socket.getaddrinfo(
-            listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As Java does: a name that has both is bound to its IPv4 address.
+        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     elif socket.has_dualstack_ipv6():
         family, address = socket.AF_INET6, ("::", listener.port)
     else:
