@@ -18,8 +18,6 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-SYNCFS_FROM_FILES = 64
-
 fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -34,7 +32,7 @@ def offset_of(name: str) -> int | None:
 
 
 class FileHandles:
-    """At most `limit` open files: whoever was not used since the last round is closed first."""
+    """At most `limit` open files: whoever was not used again since the last round is closed first."""
 
     def __init__(self, limit: int = 512) -> None:
         self.limit = max(limit, 4)
@@ -80,9 +78,11 @@ class PooledFile:
         return f"{self.directory}/{self.name}"
 
     def fileno(self) -> int:
-        self.used = True
-        if self.fd < 0:
+        if self.fd >= 0:
+            self.used = True
+        else:
             self._handles.opened(self)
+            self.used = False
             self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         return self.fd
 
@@ -150,10 +150,12 @@ def unlink_all(paths: Iterable[str]) -> None:
             pass
 
 
-def sync_file_system(directory: str) -> bool:
-    """Everything written to the directory's file system reaches the disk in one call; False where there is none."""
-    if sys.platform != "linux":
-        return False
+def can_sync_file_system() -> bool:
+    return sys.platform == "linux"
+
+
+def sync_file_system(directory: str) -> None:
+    """Everything written to the directory's file system reaches the disk, in one call."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -162,4 +164,3 @@ def sync_file_system(directory: str) -> bool:
             raise OSError(number, os.strerror(number), directory)
     finally:
         os.close(fd)
-    return True

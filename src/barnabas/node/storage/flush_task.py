@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from barnabas.node.storage.files import fdatasync, fsync_path, write_atomically
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FlushTask:
     """`fds` are duplicates of open files, so that closing or renaming a file meanwhile harms nobody."""
 
@@ -24,25 +24,19 @@ class FlushTask:
         try:
             for fd in self.fds:
                 fdatasync(fd)
-            for path, content in self.files:
-                write_atomically(path, content)
+            self.write_files()
             for path in self.paths:
                 fsync_path(path)
         finally:
             self.discard()
 
-    def run_without_sync(self) -> None:
-        """The same, where the caller syncs the whole file system after."""
-        try:
-            for path, content in self.files:
-                write_atomically(path, content, sync=False)
-        finally:
-            self.discard()
+    def write_files(self, *, sync: bool = True) -> None:
+        for path, content in self.files:
+            try:
+                write_atomically(path, content, sync=sync)
+            except FileNotFoundError:
+                pass  # the partition was deleted meanwhile
 
     def discard(self) -> None:
         while self.fds:
             os.close(self.fds.pop())
-
-    @property
-    def syncs(self) -> int:
-        return len(self.fds) + 2 * len(self.files) + len(self.paths)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import admit
-from barnabas.node.storage.files import FileHandles, unlink_all
+from barnabas.node.storage.background import Background, Foreground
+from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
@@ -40,29 +41,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
 Placed = list[tuple[int, BatchHeader]]
-
-
-class Background(Protocol):
-    """The log directory, as a log sees it."""
-
-    def flush_later(self, log: PartitionLog) -> None: ...
-
-    def delete_later(self, paths: list[str], delay_ms: int) -> None: ...
-
-    def failed(self, error: OSError) -> None: ...
-
-
-class Foreground:
-    """Does at once what a log directory does in the background: for tools and tests."""
-
-    def flush_later(self, log: PartitionLog) -> None:
-        log.flush()
-
-    def delete_later(self, paths: list[str], delay_ms: int) -> None:
-        unlink_all(paths)
-
-    def failed(self, error: OSError) -> None:
-        return None
 
 
 class Appended(NamedTuple):
@@ -141,10 +119,13 @@ class PartitionLog:
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         handles: FileHandles | None = None,
         background: Background | None = None,
+        topic_id: Uuid | None = None,
+        files_exist: bool = False,
     ) -> PartitionLog:
-        """An empty log in a directory that has none; the directory is made if need be."""
+        """An empty log in a directory that has none. The directory is made, unless somebody did it already."""
         path = os.fspath(directory)
-        os.makedirs(path, exist_ok=True)
+        if not files_exist:
+            os.makedirs(path, exist_ok=True)
         log = cls(
             path,
             topic,
@@ -154,7 +135,8 @@ class PartitionLog:
             handles=handles,
             background=background,
         )
-        log._start_empty(start_offset, now_ms)
+        log.topic_id = topic_id
+        log._start_empty(start_offset, now_ms, touch=not files_exist)
         log.last_flush_ms = now_ms
         return log
 
@@ -210,8 +192,8 @@ class PartitionLog:
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         return log
 
-    def _start_empty(self, offset: int, now_ms: int) -> None:
-        self.segments.create(offset, self._config, now_ms)
+    def _start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:
+        self.segments.create(offset, self._config, now_ms, touch=touch)
         self._directory_changed = True
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self.producers.clear(offset)
@@ -523,13 +505,16 @@ class PartitionLog:
 
     # -- flushing and closing
 
-    def prepare_flush(self) -> FlushTask:
-        """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`."""
+    def prepare_flush(self, *, closing: bool = False) -> FlushTask:
+        """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`.
+
+        The active segment's indexes are left out, since recovery writes those of the last segment anew.
+        """
         task = FlushTask(self.log_end_offset)
         try:
             for segment in self.segments.from_offset(self.recovery_point):
-                segment.write_indexes()
-                for file in segment.files():
+                whole = closing or segment is not self.segments.active
+                for file in segment.files() if whole else (segment.file,):
                     task.add_file(file.fileno())
         except OSError as error:
             task.discard()
@@ -566,8 +551,7 @@ class PartitionLog:
         """Write what a clean stop leaves behind, and gather what must be fsynced for it; then close the files."""
         self.segments.active.finish()
         self._snapshot()
-        self.epochs.dirty = True
-        task = self.prepare_flush()
+        task = self.prepare_flush(closing=True)
         self._close_files()
         return task
 

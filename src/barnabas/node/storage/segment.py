@@ -310,13 +310,8 @@ class Segment:
         """No more appends: the greatest timestamp closes the time index, and both index files are complete."""
         if self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self.write_indexes()
-
-    def write_indexes(self) -> None:
-        if self._offset_index is not None:
-            self._offset_index.write()
-        if self._time_index is not None:
-            self._time_index.write()
+        self.offset_index.write()
+        self.time_index.write()
 
     def forget_ring(self) -> None:
         """A segment that is no longer active is read by its index."""

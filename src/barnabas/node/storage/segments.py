@@ -80,10 +80,11 @@ class Segments:
         self._base_offsets.append(segment.base_offset)
         self.active = segment
 
-    def create(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """A new active segment; its file exists when this returns."""
+    def create(self, base_offset: int, config: LogConfig, now_ms: int, *, touch: bool = True) -> Segment:
+        """A new active segment; with `touch` its file exists when this returns."""
         segment = self._segment(base_offset, config, now_ms)
-        segment.file.fileno()
+        if touch:
+            segment.file.fileno()
         self._add(segment)
         return segment
 

@@ -1,0 +1,116 @@
+"""fsyncs of one log directory: one thread, one round at a time. Logs that ask during a round share the next one.
+
+What goes to the disk is gathered on the loop (`prepare_flush`), done in the thread, and its result is taken over on
+the loop. An fsync that failed is never tried again: the kernel may have dropped the pages and would report success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.node.storage.flush_task import FlushTask
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.node.storage.log import PartitionLog
+
+T = TypeVar("T")
+
+LOGS_PER_ROUND = 64  # a round holds three or more handles per log
+
+
+class Flusher:
+    def __init__(self, name: str, on_failure: Callable[[OSError], None]) -> None:
+        self._on_failure = on_failure
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush {name}")
+        self._waiting: dict[PartitionLog, list[asyncio.Future[int]]] = {}
+        self._round_is_due = False
+        self._round: asyncio.Future[None] | None = None
+
+    def sync(self, log: PartitionLog) -> asyncio.Future[int]:
+        """Done when everything appended to `log` so far is on the disk; its result is the recovery point."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ask_for(log).append(future)
+        return future
+
+    def flush_later(self, log: PartitionLog) -> None:
+        self._ask_for(log)
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Other work of the same disk, in the same thread and in order."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def idle(self) -> None:
+        """Wait until nobody waits."""
+        while self._round is not None or self._waiting:
+            if self._round is None:
+                self._start_round()
+            if self._round is not None:
+                await asyncio.wait([self._round])
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    def _ask_for(self, log: PartitionLog) -> list[asyncio.Future[int]]:
+        waiters = self._waiting.setdefault(log, [])
+        if self._round is None and not self._round_is_due:
+            self._round_is_due = True
+            asyncio.get_running_loop().call_soon(self._start_round)
+        return waiters
+
+    def _start_round(self) -> None:
+        self._round_is_due = False
+        if self._round is not None or not self._waiting:
+            return
+        asked = {log: self._waiting.pop(log) for log in list(self._waiting)[:LOGS_PER_ROUND]}
+        tasks: dict[PartitionLog, FlushTask] = {}
+        for log in list(asked):
+            try:
+                tasks[log] = log.prepare_flush()
+            except KafkaError as error:
+                fail(asked.pop(log), error)
+        if not tasks:
+            self._start_round()
+        else:
+            self._round = asyncio.get_running_loop().run_in_executor(self._thread, run_all, list(tasks.values()))
+            self._round.add_done_callback(lambda done: self._end_round(done, tasks, asked))
+
+    def _end_round(
+        self,
+        done: asyncio.Future[None],
+        tasks: dict[PartitionLog, FlushTask],
+        asked: dict[PartitionLog, list[asyncio.Future[int]]],
+    ) -> None:
+        self._round = None
+        error = None if done.cancelled() else done.exception()
+        if error is None and not done.cancelled():
+            for log, task in tasks.items():
+                log.flushed(task)
+                for future in asked[log]:
+                    if not future.done():
+                        future.set_result(log.recovery_point)
+        else:
+            if isinstance(error, OSError):
+                self._on_failure(error)
+            refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"fsync failed: {error}")
+            for waiters in asked.values():
+                fail(waiters, refusal)
+        self._start_round()
+
+
+def run_all(tasks: list[FlushTask]) -> None:
+    try:
+        for task in tasks:
+            task.run()
+    finally:
+        for task in tasks:
+            task.discard()
+
+
+def fail(waiters: list[asyncio.Future[int]], error: KafkaError) -> None:
+    for future in waiters:
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,282 @@
+"""One log directory: its lock and identity, the partitions in it, its checkpoints, and work for its disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from barnabas.node.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CorruptCheckpoint,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from barnabas.node.storage.directory_lock import DirectoryLock
+from barnabas.node.storage.files import (
+    LOG_SUFFIX,
+    FileHandles,
+    can_sync_file_system,
+    fsync_path,
+    offset_name,
+    sync_file_system,
+    unlink_all,
+    write_atomically,
+)
+from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.flusher import LOGS_PER_ROUND, Flusher
+from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from barnabas.node.storage.partition_metadata import PARTITION_METADATA, render_partition_metadata
+from barnabas.wire.uuids import Uuid
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+NAME_BYTES_MAX = 255
+SYNC_FILE_SYSTEM_FROM_LOGS = 16  # many files reach the disk faster by one sync of all than by an fsync each
+
+PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
+
+
+class NewPartition(NamedTuple):
+    topic: str
+    partition: int
+    topic_id: Uuid
+    config: LogConfig
+    directory_id: Uuid | None = None  # where; without one the directory with the fewest partitions
+
+
+class LogDir:
+    def __init__(
+        self, path: str, *, handles: FileHandles, on_failure: Callable[[LogDir, OSError], None] | None = None
+    ) -> None:
+        """Makes the directory if need be and takes its lock; raises `DirectoryLocked`, `BadMetaProperties`, OSError."""
+        self.path = os.path.abspath(path)
+        self.handles = handles
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.metadata_log: PartitionLog | None = None  # its owner closes it
+        self.offline: OSError | None = None
+        self.was_clean = False
+        self.previous_broker_epoch = -1
+        self._on_failure = on_failure
+        self._timers: dict[asyncio.TimerHandle, list[str]] = {}
+        os.makedirs(self.path, exist_ok=True)
+        self._lock = DirectoryLock(self.path)
+        try:
+            self.meta = read_meta_properties(self.path)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.flusher = Flusher(os.path.basename(self.path), self.failed)
+
+    @property
+    def directory_id(self) -> Uuid | None:
+        return self.meta.directory_id if self.meta else None
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        write_meta_properties(self.path, meta)
+        self.meta = meta
+
+    # -- background work of the logs
+
+    def flush_later(self, log: PartitionLog) -> None:
+        self.flusher.flush_later(log)
+
+    def sync(self, log: PartitionLog) -> asyncio.Future[int]:
+        return self.flusher.sync(log)
+
+    def delete_later(self, paths: list[str], delay_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def due() -> None:
+            del self._timers[timer]
+            self.flusher.run(lambda: unlink_all(paths))
+
+        timer = loop.call_later(delay_ms / 1000, due)
+        self._timers[timer] = paths
+
+    def failed(self, error: OSError) -> None:
+        """The disk cannot be trusted any more: nothing is written here until the next start."""
+        if self.offline is None:
+            self.offline = error
+            for log in (*self.logs.values(), self.metadata_log):
+                if log is not None:
+                    log.offline = True
+            if self._on_failure is not None:
+                self._on_failure(self, error)
+
+    # -- start
+
+    def begin(self) -> None:
+        """Learn how the last owner stopped, and forget it on the disk: from now on a crash is an unclean stop."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return
+        self.was_clean = True
+        try:
+            self.previous_broker_epoch = int(json.loads(text)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            pass
+        os.unlink(path)
+        fsync_path(self.path)
+
+    def partition_directories(self) -> Iterator[TopicPartition]:
+        """The partitions on disk; directories that were about to be removed go on being removed."""
+        for entry in sorted(os.scandir(self.path), key=lambda each: each.name):
+            if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_DIRECTORY:
+                continue
+            if entry.name.endswith(DELETE_SUFFIX):
+                self.flusher.run(partial(shutil.rmtree, entry.path, ignore_errors=True))
+            elif not entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
+                match = PARTITION_DIRECTORY.fullmatch(entry.name)
+                if match:
+                    yield match[1], int(match[2])
+
+    def directory_of(self, topic: str, partition: int) -> str:
+        return f"{self.path}/{topic}-{partition}"
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """A damaged checkpoint is as good as none: more is scanned, nothing is lost."""
+        try:
+            return read_offsets(self.path, name)
+        except CorruptCheckpoint:
+            return {}
+
+    # -- partitions
+
+    def make_directories(self, partitions: Iterable[NewPartition]) -> None:
+        """The files of new partitions; in the flusher's thread, with one fsync for all of them."""
+        for new in partitions:
+            directory = self.directory_of(new.topic, new.partition)
+            os.makedirs(directory, exist_ok=True)
+            log_fd = os.open(f"{directory}/{offset_name(0, LOG_SUFFIX)}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.close(log_fd)
+            fd = os.open(
+                f"{directory}/{PARTITION_METADATA}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            )
+            os.write(fd, render_partition_metadata(new.topic_id))
+            os.close(fd)
+        fsync_path(self.path)
+
+    def remove(self, log: PartitionLog) -> asyncio.Future[None]:
+        """Rename the partition's directory out of the way; its content is removed in the background."""
+        self.logs.pop((log.topic, log.partition), None)
+        log.close(clean=False)
+        log.offline = True
+        path = f"{self.path}/{out_of_the_way(log.topic, log.partition, DELETE_SUFFIX)}"
+        os.rename(log.directory, path)
+        log.directory = path
+
+        def remove_content() -> None:
+            fsync_path(self.path)
+            shutil.rmtree(path, ignore_errors=True)
+
+        return self.flusher.run(remove_content)
+
+    def set_aside(self, log: PartitionLog) -> None:
+        """A directory that the cluster does not know: kept for the operator, out of the way."""
+        self.logs.pop((log.topic, log.partition), None)
+        log.close(clean=False)
+        os.rename(log.directory, f"{self.path}/{out_of_the_way(log.topic, log.partition, STRAY_SUFFIX)}")
+        fsync_path(self.path)
+
+    # -- checkpoints and stop
+
+    def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> asyncio.Future[None]:
+        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        log_starts = {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments.first_offset
+        }
+        files: list[tuple[str, Mapping[TopicPartition, int]]] = [
+            (RECOVERY_POINT_CHECKPOINT, recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, log_starts),
+        ]
+        if high_watermarks is not None:
+            mine = {key: offset for key, offset in high_watermarks.items() if key in self.logs}
+            files.append((REPLICATION_OFFSET_CHECKPOINT, mine))
+
+        def write() -> None:
+            for name, offsets in files:
+                write_offsets(self.path, name, offsets)
+
+        return self.flusher.run(write)
+
+    async def close(
+        self, *, clean: bool, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """A clean stop flushes everything, then says so; an unclean one only lets go."""
+        await self.flusher.idle()
+        waiting = [path for paths in self._timers.values() for path in paths]
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        try:
+            if clean and self.offline is None:
+                await self._close_cleanly(waiting, broker_epoch, high_watermarks)
+        except OSError as error:
+            self.failed(error)
+        finally:
+            for log in self.logs.values():
+                log.close(clean=False)
+            self.release()
+
+    def release(self) -> None:
+        self.flusher.close()
+        self._lock.release()
+
+    async def _close_cleanly(
+        self, waiting: list[str], broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None
+    ) -> None:
+        await self.flusher.run(lambda: unlink_all(waiting))
+        logs = list(self.logs.values())
+        if len(logs) >= SYNC_FILE_SYSTEM_FROM_LOGS and can_sync_file_system():
+            await self._close_logs(logs, sync_each=False)
+            await self.flusher.run(lambda: sync_file_system(self.path))
+        else:
+            await self._close_logs(logs, sync_each=True)
+        await self.write_checkpoints(high_watermarks)
+        marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+        await self.flusher.run(lambda: write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", marker))
+
+    async def _close_logs(self, logs: list[PartitionLog], *, sync_each: bool) -> None:
+        for start in range(0, len(logs), LOGS_PER_ROUND):
+            chunk = logs[start : start + LOGS_PER_ROUND]
+            tasks = [log.prepare_close() for log in chunk]
+            await self.flusher.run(partial(finish_all, tasks, sync_each))
+            for log, task in zip(chunk, tasks, strict=True):
+                log.flushed(task)
+
+
+def finish_all(tasks: list[FlushTask], sync_each: bool) -> None:
+    for task in tasks:
+        if sync_each:
+            task.run()
+        else:
+            task.write_files(sync=False)
+            task.discard()
+
+
+def out_of_the_way(topic: str, partition: int, suffix: str) -> str:
+    """`topic-0.<uuid>-delete`, the topic cut so that the name fits."""
+    tail = f"-{partition}.{uuid.uuid4().hex}{suffix}"
+    return topic[: NAME_BYTES_MAX - len(tail)] + tail

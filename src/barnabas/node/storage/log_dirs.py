@@ -1,0 +1,320 @@
+"""The log directories of a node and all partitions in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from barnabas.node.storage import recovery
+from barnabas.node.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    TopicPartition,
+)
+from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_dir import METADATA_DIRECTORY, METADATA_TOPIC, LogDir, NewPartition
+from barnabas.node.storage.meta_properties import MetaProperties
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.uuids import Uuid
+
+INLINE_SCAN_BYTES = 64 * 1024 * 1024
+RECOVERY_CHILDREN_MAX = 4
+CHILD_LINE_BYTES = 16 * 1024 * 1024
+
+
+class WrongDirectory(Exception):
+    """The directories do not belong together, or to this node."""
+
+
+class LogDirs:
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        on_failure: Callable[[LogDir, OSError], None] | None = None,
+        max_open_files: int = 512,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> None:
+        """Takes the locks: raises `DirectoryLocked`, `BadMetaProperties` or OSError, and then holds none."""
+        self.handles = FileHandles(max_open_files)
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.dirs: list[LogDir] = []
+        try:
+            for path in paths:
+                self.dirs.append(LogDir(os.fspath(path), handles=self.handles, on_failure=on_failure))
+        except BaseException:
+            for each in self.dirs:
+                each.release()
+            raise
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return (log for each in self.dirs for log in each.logs.values())
+
+    @property
+    def online(self) -> list[LogDir]:
+        return [each for each in self.dirs if each.offline is None]
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        for each in self.dirs:
+            if log := each.logs.get((topic, partition)):
+                return log
+        return None
+
+    def dir_of(self, log: PartitionLog) -> LogDir:
+        directory = log.background
+        assert isinstance(directory, LogDir)
+        return directory
+
+    # -- identity
+
+    def meta(self) -> MetaProperties | None:
+        """What the directories say they belong to, None if all are new."""
+        found = [(each.path, each.meta) for each in self.dirs if each.meta is not None]
+        for path, meta in found[1:]:
+            first_path, first = found[0]
+            if (meta.cluster_id, meta.node_id) != (first.cluster_id, first.node_id):
+                raise WrongDirectory(
+                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
+                    f"but {first_path} to node {first.node_id} of cluster {first.cluster_id}"
+                )
+        return found[0][1] if found else None
+
+    def identify(self, cluster_id: str, node_id: int, *, first_directory_id: Uuid | None = None) -> None:
+        """Refuse directories of another cluster or node, and write `meta.properties` where there is none yet."""
+        meta = self.meta()
+        if meta is not None and meta.cluster_id != cluster_id:
+            raise WrongDirectory(f"{self.dirs[0].path} belongs to cluster {meta.cluster_id}, not to {cluster_id}")
+        if meta is not None and meta.node_id != node_id:
+            raise WrongDirectory(f"{self.dirs[0].path} belongs to node {meta.node_id}, not to node {node_id}")
+        for slot, each in enumerate(self.dirs):
+            if each.meta is None:
+                given = first_directory_id if slot == 0 else None
+                each.write_meta(MetaProperties(cluster_id, node_id, given or Uuid.random()))
+
+    # -- loading
+
+    def begin(self) -> None:
+        """Read and remove the marks of a clean stop; `was_clean` and `previous_broker_epoch` of each dir are known."""
+        for each in self.dirs:
+            each.begin()
+
+    async def load(self, config_for: Callable[[str], LogConfig], *, now_ms: int) -> None:
+        """Open every partition on disk, scanning those that were not closed cleanly; `config_for` takes a topic."""
+        left_inline = INLINE_SCAN_BYTES
+        for each in self.online:
+            recovery_points = each.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+            log_starts = each.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+            jobs: dict[TopicPartition, recovery.Job] = {}
+            big: dict[TopicPartition, recovery.Job] = {}
+            try:
+                for key in each.partition_directories():
+                    self._refuse_second(key, each)
+                    job = recovery.Job(
+                        directory=each.directory_of(*key),
+                        recovery_point=recovery_points.get(key, 0),
+                        log_start_offset=log_starts.get(key, 0),
+                        index_interval_bytes=config_for(key[0]).index_interval_bytes,
+                        now_ms=now_ms,
+                        producer_id_expiration_ms=self.producer_id_expiration_ms,
+                    )
+                    jobs[key] = job
+                    if not each.was_clean:
+                        size = recovery.bytes_to_scan(job)
+                        if size > left_inline:
+                            big[key] = job
+                        else:
+                            left_inline -= size
+                recovered = await recover_in_children(big) if big else {}
+                for key, job in jobs.items():
+                    each.logs[key] = self._open(each, key, job, config_for(key[0]), recovered.get(key))
+            except OSError as error:
+                each.failed(error)
+            except KafkaError as error:
+                each.failed(OSError(str(error)))
+
+    def _open(
+        self,
+        directory: LogDir,
+        key: TopicPartition,
+        job: recovery.Job,
+        config: LogConfig,
+        recovered: recovery.Recovered | None,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            job.directory,
+            *key,
+            config,
+            clean=directory.was_clean,
+            recovery_point=job.recovery_point,
+            log_start_offset=job.log_start_offset,
+            now_ms=job.now_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            handles=self.handles,
+            background=directory,
+            recovered=recovered,
+        )
+
+    def _refuse_second(self, key: TopicPartition, directory: LogDir) -> None:
+        for other in self.dirs:
+            if other is not directory and key in other.logs:
+                raise WrongDirectory(f"{key[0]}-{key[1]} is in both {other.path} and {directory.path}")
+
+    def open_metadata_log(self, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """`__cluster_metadata-0` in the first directory, made if need be, and always scanned as a whole."""
+        directory = self.dirs[0]
+        path = f"{directory.path}/{METADATA_DIRECTORY}"
+        os.makedirs(path, exist_ok=True)
+        log = directory.metadata_log = PartitionLog.open(
+            path,
+            METADATA_TOPIC,
+            0,
+            config,
+            clean=False,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=now_ms,
+            handles=self.handles,
+            background=directory,
+        )
+        return log
+
+    # -- partitions
+
+    async def create_partitions(self, partitions: Sequence[NewPartition], *, now_ms: int) -> list[PartitionLog]:
+        """New, empty logs: many at once with one fsync. One that is there already, with the same topic id, is kept."""
+        created: dict[TopicPartition, PartitionLog] = {}
+        per_dir: dict[LogDir, list[NewPartition]] = {}
+        counts = {each: len(each.logs) for each in self.online}
+        for new in partitions:
+            present = self.get(new.topic, new.partition)
+            if present is not None and present.topic_id in (None, new.topic_id):
+                present.topic_id = new.topic_id
+                created[new.topic, new.partition] = present
+                continue
+            if present is not None:
+                await self.dir_of(present).remove(present)
+            chosen = self._choose(new, counts)
+            counts[chosen] += 1
+            per_dir.setdefault(chosen, []).append(new)
+        for directory, news in per_dir.items():
+            await self._make(directory, news)
+            for new in news:
+                key = (new.topic, new.partition)
+                created[key] = directory.logs[key] = self._create(directory, new, now_ms)
+        return [created[new.topic, new.partition] for new in partitions]
+
+    async def _make(self, directory: LogDir, news: list[NewPartition]) -> None:
+        try:
+            await directory.flusher.run(lambda: directory.make_directories(news))
+        except OSError as error:
+            directory.failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
+
+    def _create(self, directory: LogDir, new: NewPartition, now_ms: int) -> PartitionLog:
+        return PartitionLog.create(
+            directory.directory_of(new.topic, new.partition),
+            new.topic,
+            new.partition,
+            new.config,
+            now_ms=now_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            handles=self.handles,
+            background=directory,
+            topic_id=new.topic_id,
+            files_exist=True,
+        )
+
+    def _choose(self, new: NewPartition, counts: Mapping[LogDir, int]) -> LogDir:
+        if not counts:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
+        wanted = next((each for each in counts if each.directory_id == new.directory_id), None)
+        return wanted or min(counts, key=counts.__getitem__)
+
+    async def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
+        """The directories are out of the way when this returns from its first step; their content goes after."""
+        removals = [self.dir_of(log).remove(log) for log in logs]
+        for removal in removals:
+            await removal
+
+    # -- durability
+
+    def sync(self, log: PartitionLog) -> asyncio.Future[int]:
+        """Await it: everything appended to `log` so far is on the disk."""
+        return self.dir_of(log).sync(log)
+
+    def flush_overdue(self, now_ms: int) -> None:
+        """Start flushing the logs whose `flush.ms` has passed."""
+        for each in self.online:
+            for log in each.logs.values():
+                if log.is_flush_overdue(now_ms):
+                    each.flush_later(log)
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for each in self.online:
+            found |= each.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        return found
+
+    async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Recovery points, log start offsets and, if given, high watermarks: every minute and at the stop."""
+        for each in self.online:
+            try:
+                await each.write_checkpoints(high_watermarks)
+            except OSError as error:
+                each.failed(error)
+
+    async def close(
+        self, *, clean: bool, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        for each in self.dirs:
+            await each.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)
+
+
+async def recover_in_children(jobs: Mapping[TopicPartition, recovery.Job]) -> dict[TopicPartition, recovery.Recovered]:
+    """Scan much data without holding up the loop: processes, because a busy thread would."""
+    waiting = deque(sorted(jobs.items(), key=lambda item: item[0]))
+    recovered: dict[TopicPartition, recovery.Recovered] = {}
+    children = max(1, min(len(jobs), RECOVERY_CHILDREN_MAX, (os.cpu_count() or 2) - 1))
+    await asyncio.gather(*(recover_in_child(waiting, recovered) for _ in range(children)))
+    return recovered
+
+
+async def recover_in_child(
+    waiting: deque[tuple[TopicPartition, recovery.Job]], recovered: dict[TopicPartition, recovery.Recovered]
+) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        recovery.__name__,
+        str(os.getpid()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=CHILD_LINE_BYTES,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        while waiting:
+            key, job = waiting.popleft()
+            child.stdin.write(json.dumps(job).encode() + b"\n")
+            await child.stdin.drain()
+            line = await child.stdout.readline()
+            if not line:
+                raise OSError(f"the recovery of {job.directory} ended early")
+            end_offset, scanned, truncated, epochs = json.loads(line)
+            entries = [(epoch, offset) for epoch, offset in epochs]
+            recovered[key] = recovery.Recovered(end_offset, scanned, truncated, entries)
+        child.stdin.close()
+        await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()

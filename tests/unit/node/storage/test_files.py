@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from barnabas.node.storage.files import FileHandles, PooledFile, offset_name, offset_of, write_atomically
+
+
+def test_names_carry_offsets() -> None:
+    assert offset_name(42, ".log") == "00000000000000000042.log"
+    assert offset_of("00000000000000000042.log.deleted") == 42
+    assert offset_of("leader-epoch-checkpoint") is None
+    assert offset_of("00000000000000000042-0000000001.checkpoint") is None
+
+
+def test_no_more_than_the_limit_is_open_and_everybody_can_be_used(tmp_path: Path) -> None:
+    handles = FileHandles(limit=8)
+    files = [PooledFile(handles, str(tmp_path), f"{i}.log") for i in range(30)]
+    for _ in range(3):
+        for i, file in enumerate(files):
+            os.pwrite(file.fileno(), b"%2d" % i, 0)
+            assert sum(each.fd >= 0 for each in files) <= 8
+    assert [os.pread(file.fileno(), 2, 0) for file in files] == [b"%2d" % i for i in range(30)]
+    for file in files:
+        file.close()
+    assert len(handles) == 0
+
+
+def test_a_file_in_use_outlives_the_others(tmp_path: Path) -> None:
+    handles = FileHandles(limit=4)
+    hot = PooledFile(handles, str(tmp_path), "hot")
+    fd = hot.fileno()
+    for i in range(10):
+        PooledFile(handles, str(tmp_path), str(i)).fileno()
+        assert hot.fileno() == fd
+
+
+def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    write_atomically(str(path), b"old and longer")
+    write_atomically(str(path), b"new")
+    assert path.read_bytes() == b"new"
+    assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]

@@ -1,0 +1,418 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.node.storage import files, flusher, log_dirs
+from barnabas.node.storage.directory_lock import DirectoryLocked
+from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_dir import LogDir, NewPartition
+from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
+from barnabas.node.storage.meta_properties import BadMetaProperties, parse_properties
+from barnabas.node.storage.origin import Origin
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.uuids import Uuid
+
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig()
+TOPIC_ID = Uuid(bytes(range(16)))
+Build = Callable[..., bytearray]
+
+
+def opened(*paths: Path, **options: object) -> LogDirs:
+    dirs = LogDirs(list(paths), **options)  # type: ignore[arg-type]
+    dirs.identify("cluster", 1)
+    dirs.begin()
+    return dirs
+
+
+def new(partition: int = 0, topic: str = "orders", **options: object) -> NewPartition:
+    return NewPartition(topic, partition, TOPIC_ID, CONFIG, **options)  # type: ignore[arg-type]
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, "waited too long"
+        await asyncio.sleep(0.005)
+
+
+def append(log: PartitionLog, batch: bytearray) -> int:
+    return log.append(batch, leader_epoch=0, now_ms=NOW_MS).first_offset
+
+
+def test_partitions_are_found_again_after_a_clean_stop(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        logs = await dirs.create_partitions([new(0), new(1), new(0, "a-b.c_d")], now_ms=NOW_MS)
+        append(logs[0], batch(10, pid=4))
+        logs[0].advance_log_start_offset(3)
+        await dirs.close(clean=True, broker_epoch=17, high_watermarks={("orders", 0): 10, ("other", 0): 1})
+
+        again = opened(tmp_path)
+        assert (again.dirs[0].was_clean, again.dirs[0].previous_broker_epoch) == (True, 17)
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert sorted(log.name for log in again) == ["a-b.c_d-0", "orders-0", "orders-1"]
+        log = again.get("orders", 0)
+        assert log is not None
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 10, 10)
+        assert log.topic_id == TOPIC_ID
+        assert again.read_high_watermarks() == {("orders", 0): 10}
+        assert again.get("orders", 7) is None
+        await again.close(clean=False)
+
+    run(scenario)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n3\na-b.c_d 0 0\norders 0 10\norders 1 0\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    assert (tmp_path / "orders-0" / "partition.metadata").read_text() == f"version: 0\ntopic_id: {TOPIC_ID}"
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_mark_of_a_clean_stop_is_kafka_s(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await opened(tmp_path).close(clean=True, broker_epoch=13)
+
+    run(scenario)
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":13}'
+    properties = parse_properties((tmp_path / "meta.properties").read_text())
+    assert (properties["version"], properties["cluster.id"], properties["node.id"]) == ("1", "cluster", "1")
+
+
+def test_an_unclean_stop_is_recovered_in_children_if_there_is_much_to_scan(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_dirs, "INLINE_SCAN_BYTES", 1_000)
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        logs = await dirs.create_partitions([new(i) for i in range(5)], now_ms=NOW_MS)
+        for i, log in enumerate(logs):
+            for j in range(i * 10):
+                append(log, batch(10, pid=4, sequence=10 * j))
+        await dirs.close(clean=False)
+        with open(tmp_path / "orders-4" / "00000000000000000000.log", "ab") as file:
+            file.write(b"torn")
+
+        again = opened(tmp_path)
+        assert not again.dirs[0].was_clean
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert [log.log_end_offset for log in again] == [0, 100, 200, 300, 400]
+        assert [log.recovery_point for log in again] == [0] * 5
+        assert [producer.last_sequence for log in again for producer in log.active_producers()] == [99, 199, 299, 399]
+        assert again.get("orders", 4).epochs.entries() == [(0, 0)]  # type: ignore[union-attr]
+        await again.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_directory_is_locked_against_other_processes_and_ourselves(tmp_path: Path) -> None:
+    dirs = LogDirs([tmp_path])
+    with pytest.raises(DirectoryLocked, match="this process already"):
+        LogDirs([tmp_path])
+    code = f"from barnabas.node.storage.log_dirs import LogDirs; LogDirs([{str(tmp_path)!r}])"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert "is in use by another process" in other.stderr
+    dirs.dirs[0].release()
+    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+def test_directories_of_another_cluster_or_node_are_refused(tmp_path: Path) -> None:
+    first = opened(tmp_path / "a")
+    with pytest.raises(WrongDirectory, match="belongs to cluster cluster, not to other"):
+        first.identify("other", 1)
+    with pytest.raises(WrongDirectory, match="belongs to node 1, not to node 2"):
+        first.identify("cluster", 2)
+    first.dirs[0].release()
+    second = LogDirs([tmp_path / "b"])
+    second.identify("cluster", 2)
+    second.dirs[0].release()
+    both = LogDirs([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(WrongDirectory, match="belongs to node 2 of cluster cluster, but"):
+        both.meta()
+    for each in both.dirs:
+        each.release()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version=0\nbroker.id=1\n",
+        "version=1\nnode.id=1\n",
+        "nonsense",
+        "version=1\nnode.id=x\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\n",
+    ],
+)
+def test_a_meta_properties_we_do_not_understand_is_refused_and_nothing_stays_locked(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(BadMetaProperties):
+        LogDirs([tmp_path])
+    (tmp_path / "meta.properties").unlink()
+    LogDirs([tmp_path]).dirs[0].release()
+
+
+def test_new_partitions_go_where_they_are_wanted_or_where_there_are_fewest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path / "a", tmp_path / "b")
+        wanted = dirs.dirs[1].directory_id
+        await dirs.create_partitions([new(i, directory_id=wanted) for i in range(3)], now_ms=NOW_MS)
+        await dirs.create_partitions([new(i) for i in range(3, 8)], now_ms=NOW_MS)
+        assert [len(each.logs) for each in dirs.dirs] == [4, 4]
+        assert {log.partition for log in dirs.dirs[1].logs.values()} >= {0, 1, 2}
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
+def test_creating_again_keeps_the_log_of_the_same_topic_and_replaces_that_of_another(
+    tmp_path: Path, batch: Build
+) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log] = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        append(log, batch(3))
+        assert await dirs.create_partitions([new()], now_ms=NOW_MS) == [log]
+        other = NewPartition("orders", 0, Uuid(bytes(15) + b"\7"), CONFIG)
+        [replaced] = await dirs.create_partitions([other], now_ms=NOW_MS)
+        assert replaced.log_end_offset == 0
+        assert append(replaced, batch(2)) == 0
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
+def test_a_deleted_partition_is_out_of_the_way_at_once_and_gone_soon(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        logs = await dirs.create_partitions([new(0), new(1)], now_ms=NOW_MS)
+        append(logs[0], batch(3))
+        dirs.dirs[0].flush_later(logs[0])
+        deletion = asyncio.ensure_future(dirs.delete_partitions([logs[0]]))
+        await asyncio.sleep(0)
+        assert not (tmp_path / "orders-0").exists()
+        await deletion
+        assert not [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+        assert dirs.get("orders", 0) is None
+        with pytest.raises(KafkaError) as refused:
+            append(logs[0], batch(3))
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        [again] = await dirs.create_partitions([new(0)], now_ms=NOW_MS)
+        assert append(again, batch(1)) == 0
+        assert dirs.dirs[0].offline is None
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
+def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    stray = tmp_path / "orders-0.0123456789abcdef0123456789abcdef-delete"
+    kept = tmp_path / "orders-1.0123456789abcdef0123456789abcdef-stray"
+    for path in (stray, kept, tmp_path / "lost+found"):
+        path.mkdir()
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert list(dirs) == []
+        await dirs.close(clean=True)
+
+    run(scenario)
+    assert not stray.exists()
+    assert kept.exists()
+
+
+def test_deleted_segments_stay_for_their_delay_and_go(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        config = LogConfig(segment_bytes=3 * len(batch(10)), file_delete_delay_ms=150)
+        [log] = await dirs.create_partitions([NewPartition("orders", 0, TOPIC_ID, config)], now_ms=NOW_MS)
+        for _ in range(10):
+            append(log, batch(10))
+        log.advance_log_start_offset(95)
+        directory = tmp_path / "orders-0"
+        assert len(list(directory.glob("*.log.deleted"))) == 3
+        await until(lambda: not list(directory.glob("*.deleted")))
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
+def test_waiters_of_one_tick_share_an_fsync(tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = files.fdatasync
+    monkeypatch.setattr("barnabas.node.storage.flush_task.fdatasync", lambda fd: synced.append(real(fd) or fd))
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log, other] = await dirs.create_partitions([new(0), new(1)], now_ms=NOW_MS)
+        waiters = []
+        for _ in range(50):
+            append(log, batch(1))
+            waiters.append(dirs.sync(log))
+        append(other, batch(1))
+        waiters.append(dirs.sync(other))
+        assert log.recovery_point == 0
+        assert await asyncio.gather(*waiters) == [50] * 50 + [1]
+        assert len(synced) == 2
+        assert (log.recovery_point, other.recovery_point) == (50, 1)
+        await dirs.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_sync_that_comes_during_another_covers_what_was_appended_before_it(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log] = await dirs.create_partitions([new(0)], now_ms=NOW_MS)
+        append(log, batch(1))
+        first = dirs.sync(log)
+        await asyncio.sleep(0)
+        append(log, batch(1))
+        second = dirs.sync(log)
+        assert await first == 1
+        assert await second == 2
+        await dirs.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_failed_fsync_takes_the_directory_offline_and_is_not_repeated(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    def failing(fd: int) -> None:
+        attempts.append(fd)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("barnabas.node.storage.flush_task.fdatasync", failing)
+    failures: list[tuple[LogDir, OSError]] = []
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path / "a", tmp_path / "b", on_failure=lambda *failure: failures.append(failure))
+        broken, healthy = dirs.dirs
+        [log] = await dirs.create_partitions([new(0, directory_id=broken.directory_id)], now_ms=NOW_MS)
+        append(log, batch(1))
+        with pytest.raises(KafkaError) as refused:
+            await dirs.sync(log)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [failure[0] for failure in failures] == [broken]
+        assert dirs.online == [healthy]
+        assert (log.recovery_point, log.offline, len(attempts)) == (0, True, 1)
+        with pytest.raises(KafkaError):
+            append(log, batch(1))
+        [elsewhere] = await dirs.create_partitions([new(1, directory_id=broken.directory_id)], now_ms=NOW_MS)
+        assert dirs.dir_of(elsewhere) is healthy
+        monkeypatch.undo()
+        await dirs.close(clean=True)
+
+    run(scenario)
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+
+
+def test_flush_ms_is_honoured(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        config = LogConfig(flush_ms=1_000)
+        [log] = await dirs.create_partitions([NewPartition("orders", 0, TOPIC_ID, config)], now_ms=NOW_MS)
+        append(log, batch(1))
+        dirs.flush_overdue(NOW_MS + 999)
+        dirs.flush_overdue(NOW_MS + 1_000)
+        await until(lambda: log.recovery_point == 1)
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
+def test_a_rolled_segment_is_flushed_in_the_background(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        config = LogConfig(segment_bytes=len(batch(10)) + 1)
+        [log] = await dirs.create_partitions([NewPartition("orders", 0, TOPIC_ID, config)], now_ms=NOW_MS)
+        append(log, batch(10))
+        append(log, batch(10))
+        await until(lambda: log.recovery_point == 20)
+        assert (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+        await dirs.write_checkpoints()
+        await dirs.close(clean=False)
+
+    run(scenario)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 20\n"
+
+
+def test_the_metadata_log_lives_beside_the_partitions_and_is_none_of_them(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        log = dirs.open_metadata_log(CONFIG, now_ms=NOW_MS)
+        for i in range(3):
+            log.append(batch(2), leader_epoch=i, now_ms=NOW_MS, origin=Origin.QUORUM)
+        assert await dirs.sync(log) == 6
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert list(dirs) == []
+        log.close(clean=True)
+        await dirs.close(clean=True)
+
+        again = opened(tmp_path)
+        log = again.open_metadata_log(CONFIG, now_ms=NOW_MS)
+        assert (log.log_end_offset, log.epochs.entries()) == (6, [(0, 0), (1, 2), (2, 4)])
+        log.close(clean=False)
+        await again.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_thousand_partitions_with_a_few_handles(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path, max_open_files=50)
+        logs = await dirs.create_partitions([new(i) for i in range(1_000)], now_ms=NOW_MS)
+        assert len(dirs.handles) <= 50
+        for log in logs[:300]:
+            append(log, batch(1))
+        for log in logs[:300]:
+            assert log.read(0, 1_000)
+        handles_before = len(os.listdir("/proc/self/fd"))
+        await asyncio.gather(*(dirs.sync(log) for log in logs[:300]))
+        assert len(os.listdir("/proc/self/fd")) <= handles_before
+        await dirs.close(clean=True)
+        again = opened(tmp_path, max_open_files=50)
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert sum(log.log_end_offset for log in again) == 300
+        await again.close(clean=False)
+
+    run(scenario)
+
+
+def test_rounds_hold_a_bounded_number_of_handles() -> None:
+    assert flusher.LOGS_PER_ROUND <= 64
+
+
+def test_a_damaged_checkpoint_costs_a_longer_scan_and_nothing_else(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log] = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        append(log, batch(5))
+        await dirs.close(clean=False)
+        (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"\xff\xfe")
+        (tmp_path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        again = opened(tmp_path)
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert [log.log_end_offset for log in again] == [5]
+        await again.close(clean=True)
+        assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
+
+    run(scenario)
