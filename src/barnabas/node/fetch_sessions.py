@@ -123,16 +123,22 @@ class CachedPartition(PartitionFetch):
         self.told_log_start_offset = UNKNOWN_OFFSET
 
     def advanced(self, size_bytes: int, stable_bytes: int) -> None:
+        session = self.session
+        if session is None:
+            super().advanced(size_bytes, stable_bytes)
+            return
         self.mark()
-        if self.session is not None:
-            for waiting in self.session.waiting:
-                self.count(waiting, size_bytes, stable_bytes)
+        for waiting in session.waiting:
+            self.count(waiting, size_bytes, stable_bytes)
 
     def changed(self) -> None:
+        session = self.session
+        if session is None:
+            super().changed()
+            return
         self.mark()
-        if self.session is not None:
-            for waiting in self.session.waiting:
-                waiting.wake()
+        for waiting in session.waiting:
+            waiting.wake()
 
     def mark(self) -> None:
         if not self.is_dirty and self.session is not None:

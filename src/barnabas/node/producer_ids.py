@@ -1,4 +1,7 @@
-"""Producer ids for this broker: the controller gives them out by the block, and one is taken at a time."""
+"""Ids for idempotent producers, given out one by one from blocks that the controller grants to this broker.
+
+A block is asked for when the current one is used up, once for all who wait; ids left over at a stop are never used.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,24 @@ from collections.abc import Awaitable, Callable
 
 class ProducerIds:
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+        """`allocate` brings the next block once it is committed."""
         self._allocate = allocate
-        self._block = range(0)
-        self._allocation: asyncio.Future[None] | None = None
+        self._next_id = 0
+        self._end_id = 0
+        self._request: asyncio.Task[None] | None = None
 
     async def next(self) -> int:
-        """An id that nobody had before. Whoever comes while a block is on its way waits for that one."""
-        while not self._block:
-            if self._allocation is None or self._allocation.done():
-                self._allocation = asyncio.ensure_future(self._fetch_block())
-            await asyncio.shield(self._allocation)
-        producer_id, self._block = self._block[0], self._block[1:]
-        return producer_id
+        """Raises KafkaError if there is no controller to ask."""
+        while self._next_id >= self._end_id:
+            if self._request is None:
+                self._request = asyncio.get_running_loop().create_task(self._take_block())
+            await asyncio.shield(self._request)
+        self._next_id += 1
+        return self._next_id - 1
 
-    async def _fetch_block(self) -> None:
-        self._block = await self._allocate()
+    async def _take_block(self) -> None:
+        try:
+            block = await self._allocate()
+            self._next_id, self._end_id = block.start, block.stop
+        finally:
+            self._request = None

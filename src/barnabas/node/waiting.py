@@ -105,9 +105,7 @@ class PendingAcknowledgement:
 
     __slots__ = ("_leader_epoch", "_required_offset", "_waiting", "error", "partition")
 
-    def __init__(
-        self, waiting: WaitingProduce, partition: Replicated, leader_epoch: int, required_offset: int
-    ) -> None:
+    def __init__(self, waiting: WaitingProduce, partition: Replicated, leader_epoch: int, required_offset: int) -> None:
         self._waiting = waiting
         self.partition = partition
         self._leader_epoch = leader_epoch

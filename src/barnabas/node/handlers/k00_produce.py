@@ -1,0 +1,287 @@
+"""Produce, versions 3 to 13 (0 to 13 are advertised): record batches are appended to partitions that this node leads.
+
+5 brought the log start offset, 7 zstd, 8 record errors and messages, 9 compact encoding, 10 the current leader where
+this node is not it, 12 implicit addition to transactions, 13 topics by id.
+
+acks=0 is not answered; an error closes the connection instead. acks=-1 is answered when the records are on all in-sync
+replicas, and with `flush.messages` every answer waits for the disk.
+
+Deviations from Kafka: partitions are answered in the order asked; null records are INVALID_RECORD instead of no answer;
+a batch whose magic or length is wrong fails its own partition, not the whole request. Transactional batches are refused
+as long as there is no transaction coordinator, as Kafka does before it has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.core.controller.topic_names import INTERNAL_TOPICS
+from barnabas.core.security.model import Operation, Resource
+from barnabas.node.leaders import current_leader, leader_endpoint
+from barnabas.node.partition import Partition
+from barnabas.node.produce_response import PartitionResult, declare, pack_appended
+from barnabas.node.requests import RawResponse, RequestContext
+from barnabas.node.storage.admission import RecordsRefused, single_batch
+from barnabas.node.storage.log import Appended
+from barnabas.node.waiting import PendingAcknowledgement, WaitingProduce
+from barnabas.wire.batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_OFFSET,
+    PRODUCER_ID_OFFSET,
+    SPAN,
+    TRANSACTIONAL_FLAG,
+)
+from barnabas.wire.compression import Compression
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.wire.schema import Buffer
+from barnabas.wire.uuids import Uuid
+
+if TYPE_CHECKING:
+    from barnabas.node.node import Node
+
+TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
+LEADERS_SINCE = 10
+ACKS = (-1, 0, 1)
+ADMIN_CLIENT_ID = "__admin_client"
+# Kafka answers these without the log start offset.
+PLAIN_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+UNVERIFIED = (
+    "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
+)
+
+Topics = list[tuple[str | Uuid, list[PartitionResult]]]
+Asked = dict[str | Uuid, dict[int, Buffer | None]]
+
+
+async def handle(context: RequestContext, request: ProduceRequest, node: Node) -> RawResponse | ProduceResponse | None:
+    produce = _Produce(context, request, node)
+    topics = produce.append_all()
+    if produce.syncs:
+        topics = await produce.after_syncs(topics)
+    if produce.pending:
+        topics = await produce.after_acknowledgements(topics, request.timeout_ms)
+    if not produce.failed:
+        return RawResponse([pack_appended(context.api_version, topics)]) if request.acks else None
+    if not request.acks:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A produce with acks=0 has failed.")
+    return produce.declare(topics)
+
+
+def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    """None closes the connection: a client that wants no answer learns of an error by that only."""
+    if not request.acks:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+class _Produce:
+    """One request on its way."""
+
+    __slots__ = ("_acks", "_context", "_node", "_now_ms", "_request", "failed", "pending", "syncs")
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, node: Node) -> None:
+        self._context = context
+        self._request = request
+        self._node = node
+        self._acks = request.acks
+        self._now_ms = node.clock()
+        self.failed = False
+        self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
+        self.pending: list[tuple[Partition, int]] = []
+
+    def append_all(self) -> Topics:
+        asked = self._asked()
+        if self._request.transactional_id is None and any(
+            is_transactional(records) for partitions in asked.values() for records in partitions.values()
+        ):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id.")
+        topics: Topics = []
+        for key, partitions in asked.items():
+            name, error = self._topic(key)
+            if name is None:
+                self.failed = True
+                topics.append((key, [PartitionResult(index, error) for index in partitions]))
+            else:
+                topics.append((key, [self._append(name, index, records) for index, records in partitions.items()]))
+        return topics
+
+    def _asked(self) -> Asked:
+        """By topic and partition: of a partition that is there twice the last one counts, as with Kafka."""
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        asked: Asked = {}
+        for topic in self._request.topic_data:
+            if topic.partition_data:
+                partitions = asked.setdefault(topic.topic_id if by_id else topic.name, {})
+                for data in topic.partition_data:
+                    partitions[data.index] = data.records
+        return asked
+
+    def _topic(self, key: str | Uuid) -> tuple[str | None, ErrorCode]:
+        name: str | None
+        if isinstance(key, Uuid):
+            name = self._node.image.topic_names.get(key)
+            if name is None:
+                return None, ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            name = key
+        if not self._context.may(Operation.WRITE, Resource.topic(name)):
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return name, ErrorCode.NONE
+
+    def _append(self, topic: str, index: int, records: Buffer | None) -> PartitionResult:
+        partition = self._node.partitions.get(topic, index)
+        checked = False
+        try:
+            if partition is None:
+                raise KafkaError(self._node.partitions.missing_error(self._node.image, topic, index))
+            view = self._check(topic, records)
+            checked = True
+            appended = partition.append(view, self._acks, self._now_ms)
+        except KafkaError as error:
+            self.failed = True
+            return failure(index, error, partition if checked else None)
+        if appended.flush_due:
+            self.syncs.append((partition, self._node.log_dirs.sync(partition.log)))
+        if self._acks == -1 and partition.high_watermark <= appended.last_offset:
+            self.pending.append((partition, appended.last_offset + 1))
+        return success(index, appended)
+
+    def _check(self, topic: str, records: Buffer | None) -> Buffer:
+        """The batch, or the error that does not depend on the partition."""
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have records for each partition")
+        size = len(records)
+        if (
+            size < HEADER_BYTES
+            or SPAN.unpack_from(records)[1] + LOG_OVERHEAD_BYTES != size
+            or records[MAGIC_OFFSET] != MAGIC
+        ):
+            records = single_batch(records)
+        if len(records) >= HEADER_BYTES:
+            attributes = records[ATTRIBUTES_OFFSET + 1]
+            if attributes & COMPRESSION_MASK == Compression.ZSTD and self._context.api_version < ZSTD_SINCE:
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
+            if attributes & TRANSACTIONAL_FLAG and has_producer(records):
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED)
+        if self._acks not in ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not one of -1, 0 and 1")
+        if topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients do not write to {topic}")
+        return records
+
+    async def after_syncs(self, topics: Topics) -> Topics:
+        """`flush.messages` wants what was appended on the disk before it is answered."""
+        errors: dict[Partition, ErrorCode] = {}
+        for partition, sync in self.syncs:
+            try:
+                await sync
+            except KafkaError as error:
+                errors[partition] = error.code
+        return self._with_errors(topics, errors)
+
+    async def after_acknowledgements(self, topics: Topics, timeout_ms: int) -> Topics:
+        waiting = WaitingProduce()
+        acknowledgements: list[PendingAcknowledgement] = [
+            waiting.watch(partition, partition.leader_epoch, required_offset)
+            for partition, required_offset in self.pending
+        ]
+        await waiting.until_decided(timeout_ms, acknowledgements)
+        errors = {partition: each.error for (partition, _), each in zip(self.pending, acknowledgements, strict=True)}
+        return self._with_errors(topics, {key: error for key, error in errors.items() if error is not ErrorCode.NONE})
+
+    def _with_errors(self, topics: Topics, errors: dict[Partition, ErrorCode]) -> Topics:
+        if not errors:
+            return topics
+        self.failed = True
+        by_key = {(each.topic, each.index): error for each, error in errors.items()}
+
+        def changed(key: str | Uuid, result: PartitionResult) -> PartitionResult:
+            name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
+            error = by_key.get((name, result.index))
+            return result if error is None or result.error_code else result._replace(error_code=error)
+
+        return [(key, [changed(key, result) for result in results]) for key, results in topics]
+
+    def declare(self, topics: Topics) -> ProduceResponse:
+        """With errors: who is not led here is told by whom, where the version has room for it."""
+        if self._context.api_version < LEADERS_SINCE:
+            return declare(topics)
+        endpoints: dict[int, NodeEndpoint] = {}
+        for key, results in topics:
+            name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
+            for slot, result in enumerate(results):
+                if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader = current_leader(self._node.image, name, result.index)
+                    results[slot] = result._replace(current_leader=leader)
+                    found = leader_endpoint(self._node.image, leader, self._context.listener)
+                    if found is not None:
+                        endpoints[found.node_id] = NodeEndpoint(**found._asdict())
+        response = declare(topics)
+        response.node_endpoints = list(endpoints.values())
+        return response
+
+
+def success(index: int, appended: Appended) -> PartitionResult:
+    return PartitionResult(index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset)
+
+
+def failure(index: int, error: KafkaError, partition: Partition | None) -> PartitionResult:
+    """`partition` if the batch came as far as its log."""
+    record_errors: Sequence[tuple[int, str]] = ()
+    message = None
+    if isinstance(error, RecordsRefused):
+        record_errors, message = error.record_errors, error.message
+    elif partition is None and error.code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE):
+        message = error.message
+    start = -1 if partition is None or error.code in PLAIN_ERRORS else partition.log.log_start_offset
+    return PartitionResult(
+        index, error.code, log_start_offset=start, record_errors=record_errors, error_message=message
+    )
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    return (
+        records is not None
+        and len(records) >= HEADER_BYTES
+        and records[MAGIC_OFFSET] == MAGIC
+        and bool(records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_FLAG)
+    )
+
+
+def has_producer(records: Buffer) -> bool:
+    return records[PRODUCER_ID_OFFSET] < 0x80
