@@ -61,7 +61,9 @@ def as_declared(version: int, session_id: int, error: int, fetches: list[Partiti
     for fetch in fetches:
         if fetch.topic_key != last:
             last = fetch.topic_key
-            topic = FetchableTopicResponse(topic=last) if isinstance(last, str) else FetchableTopicResponse(topic_id=last)
+            topic = (
+                FetchableTopicResponse(topic=last) if isinstance(last, str) else FetchableTopicResponse(topic_id=last)
+            )
             topics.append(topic)
         topics[-1].partitions.append(declared(fetch, version))
     return FetchResponse(error_code=error, session_id=session_id if version >= 7 else 0, responses=topics)
@@ -69,7 +71,9 @@ def as_declared(version: int, session_id: int, error: int, fetches: list[Partiti
 
 @pytest.mark.parametrize("version", range(4, 19))
 @settings(max_examples=25, deadline=None)
-@given(fetches=st.lists(st.tuples(st.integers(0, 1), found()), max_size=6), session_id=INT32, error=st.integers(-1, 120))
+@given(
+    fetches=st.lists(st.tuples(st.integers(0, 1), found()), max_size=6), session_id=INT32, error=st.integers(-1, 120)
+)
 def test_every_version_is_packed_as_declared(
     version: int, fetches: list[tuple[int, PartitionFetch]], session_id: int, error: int
 ) -> None:
