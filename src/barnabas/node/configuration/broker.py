@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from barnabas.node.configuration.definition import ConfigError, Definition, Value
+from barnabas.node.configuration.definition import READ_ONLY, ConfigError, Definition, Value
 from barnabas.node.configuration.definitions import BROKER
 from barnabas.node.configuration.given import completed, warnings_about
 from barnabas.node.configuration.listeners import (
@@ -361,6 +361,8 @@ def _usable(layer: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fits(definition: Definition, text: str) -> bool:
+    if definition.update is READ_ONLY:
+        return False
     try:
         definition.parse(text)
     except ConfigError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.node.configuration.broker import BrokerConfig
-from barnabas.node.configuration.definition import Definition
+from barnabas.node.configuration.definition import ConfigError, Definition, Value
 from barnabas.node.configuration.definitions import BROKER, dynamic_only_definitions
 from barnabas.node.configuration.given import base_of
+
+FOREVER = -1
 
 
 class ConfigSource(IntEnum):
@@ -90,3 +92,32 @@ def _given(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[Synonym]:
         definition = BROKER.get(name)
         if definition is not None and definition.default is not None:
             yield Synonym(name, definition.default_text, ConfigSource.DEFAULT)
+
+
+def default_of(definition: Definition, broker: BrokerConfig) -> Value:
+    """What the broker's keys say for a topic's or group's config."""
+    for key, factor in definition.from_broker:
+        value = broker.value(key)
+        if value is not None:
+            return _in_our_unit(definition, value, factor)
+    return definition.default
+
+
+def _in_our_unit(definition: Definition, value: Value, factor: int) -> Value:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if definition.name == "retention.ms" and value < 0:
+            return FOREVER
+        return value * factor
+    return value
+
+
+def parse_known(own: Mapping[str, str], definitions: Mapping[str, Definition]) -> dict[str, Value]:
+    """What was checked when it was set. A config that is not, or no longer, understood is as if it were not there."""
+    values: dict[str, Value] = {}
+    for name, text in own.items():
+        if definition := definitions.get(name):
+            try:
+                values[name] = definition.parse(text)
+            except ConfigError:
+                continue
+    return values

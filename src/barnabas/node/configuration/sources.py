@@ -79,6 +79,8 @@ def load(
     properties = read_properties(path) if path is not None else {}
     if path is None and not variables:
         properties = dict(DEFAULT_PROPERTIES)
+        if "listeners" in (overrides or {}):
+            del properties["advertised.listeners"]
     properties |= variables
     properties |= overrides or {}
     if "listeners" not in properties and "advertised.listeners" in variables:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.node.configuration.broker import BrokerConfig
 from barnabas.node.configuration.definition import ConfigError, Definition, Value, to_text
 from barnabas.node.configuration.definitions import topic_definitions
-from barnabas.node.configuration.layers import ConfigSource
+from barnabas.node.configuration.layers import ConfigSource, default_of, parse_known
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import CreatableTopicConfigs
 
-FOREVER = -1
+T = TypeVar("T")
 
 
 class TopicConfigs:
@@ -25,6 +25,7 @@ class TopicConfigs:
         self._defaults_of: BrokerConfig | None = None
         self._defaults: dict[str, Value] = {}
         self._default_log_config = LogConfig()
+        self._remembered: dict[object, Any] = {}
 
     def broker(self, image: MetadataImage) -> BrokerConfig:
         """The broker's configuration with what the image says was changed while it ran."""
@@ -40,18 +41,27 @@ class TopicConfigs:
             self._defaults = {name: default_of(each, broker) for name, each in topic_definitions().items()}
             self._default_log_config = LogConfig(**_attributes(self._defaults))
             self._defaults_of = broker
+            self._remembered = {}
         return self._defaults
+
+    def remembered(self, image: MetadataImage, key: object, make: Callable[[], T]) -> T:
+        """What is the same for all topics without configs of their own, made once until the broker's keys change."""
+        self.defaults(image)
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        found: T = self._remembered[key]
+        return found
 
     def values(self, image: MetadataImage, topic: str) -> dict[str, Value]:
         own = image.configs.get((TOPIC_RESOURCE, topic), {})
-        return {**self.defaults(image), **_parsed(own)}
+        return {**self.defaults(image), **parse_known(own, topic_definitions())}
 
     def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         defaults = self.defaults(image)
         own = image.configs.get((TOPIC_RESOURCE, topic))
         if not own:
             return self._default_log_config
-        return LogConfig(**_attributes({**defaults, **_parsed(own)}))
+        return LogConfig(**_attributes({**defaults, **parse_known(own, topic_definitions())}))
 
     def changed_topics(self, image: MetadataImage, delta: MetadataDelta) -> list[str]:
         """The topics for which a delta that the image already contains may have changed a config."""
@@ -75,36 +85,6 @@ class TopicConfigs:
             for _, definition in sorted(topic_definitions().items())
             if not definition.internal
         ]
-
-
-def default_of(definition: Definition, broker: BrokerConfig) -> Value:
-    """What the broker's keys say for a topic's or group's config."""
-    for key, factor in definition.from_broker:
-        value = broker.value(key)
-        if value is not None:
-            return _in_our_unit(definition, value, factor)
-    return definition.default
-
-
-def _in_our_unit(definition: Definition, value: Value, factor: int) -> Value:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if definition.name == "retention.ms" and value < 0:
-            return FOREVER
-        return value * factor
-    return value
-
-
-def _parsed(own: Mapping[str, str]) -> dict[str, Value]:
-    """What was checked when it was set. A config that is no longer understood is as if it were not there."""
-    definitions = topic_definitions()
-    values: dict[str, Value] = {}
-    for name, text in own.items():
-        if definition := definitions.get(name):
-            try:
-                values[name] = definition.parse(text)
-            except ConfigError:
-                continue
-    return values
 
 
 def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
