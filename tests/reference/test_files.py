@@ -121,9 +121,9 @@ class Handover:
         self.kafka = reference.ApacheKafka(directory=root, properties={"log.segment.bytes": str(SEGMENT_BYTES)})
         self.kafka.start()
         self.sent: dict[str, list[bytes]] = {}
-        self.admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         topics = [NewTopic(name, 1, 1) for name in (*CODECS, "transactions")]
-        for done in self.admin.create_topics(topics).values():
+        for done in admin.create_topics(topics).values():
             done.result()
         for codec in CODECS:
             self.produce(codec, codec)

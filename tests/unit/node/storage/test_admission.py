@@ -82,8 +82,9 @@ def test_a_compacted_topic_refuses_records_without_key_and_names_them() -> None:
         assert isinstance(refused, RecordsRefused)
         assert (refused.code, refused.record_errors) == (ErrorCode.INVALID_RECORD, [(1, text), (2, text)])
         assert refused.message == (
-            "One or more records have been rejected due to 2 record errors in total, and only showing the first three "
-            f"errors at most: [RecordError(batchIndex=1, message='{text}'), RecordError(batchIndex=2, message='{text}')]"
+            "One or more records have been rejected due to 2 record errors in total, and only showing "
+            "the first three errors at most: "
+            f"[RecordError(batchIndex=1, message='{text}'), RecordError(batchIndex=2, message='{text}')]"
         )
     admit(build_batch(records), "orders-0", LogConfig(), NOW_MS)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.storage import files, flusher, log_dirs
+from barnabas.node.storage import files, log_dirs
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -48,6 +47,10 @@ async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < limit, "waited too long"
         await asyncio.sleep(0.005)
+
+
+def open_handles() -> int:
+    return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
 
 
 def append(log: PartitionLog, batch: bytearray) -> int:
@@ -105,8 +108,8 @@ def test_an_unclean_stop_is_recovered_in_children_if_there_is_much_to_scan(
             for j in range(i * 10):
                 append(log, batch(10, pid=4, sequence=10 * j))
         await dirs.close(clean=False)
-        with open(tmp_path / "orders-4" / "00000000000000000000.log", "ab") as file:
-            file.write(b"torn")
+        torn = tmp_path / "orders-4" / "00000000000000000000.log"
+        torn.write_bytes(torn.read_bytes() + b"torn")
 
         again = opened(tmp_path)
         assert not again.dirs[0].was_clean
@@ -385,9 +388,9 @@ def test_a_thousand_partitions_with_a_few_handles(tmp_path: Path, batch: Build) 
             append(log, batch(1))
         for log in logs[:300]:
             assert log.read(0, 1_000)
-        handles_before = len(os.listdir("/proc/self/fd"))
+        handles_before = open_handles()
         await asyncio.gather(*(dirs.sync(log) for log in logs[:300]))
-        assert len(os.listdir("/proc/self/fd")) <= handles_before
+        assert open_handles() <= handles_before
         await dirs.close(clean=True)
         again = opened(tmp_path, max_open_files=50)
         await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
@@ -395,10 +398,6 @@ def test_a_thousand_partitions_with_a_few_handles(tmp_path: Path, batch: Build) 
         await again.close(clean=False)
 
     run(scenario)
-
-
-def test_rounds_hold_a_bounded_number_of_handles() -> None:
-    assert flusher.LOGS_PER_ROUND <= 64
 
 
 def test_a_damaged_checkpoint_costs_a_longer_scan_and_nothing_else(tmp_path: Path, batch: Build) -> None:
