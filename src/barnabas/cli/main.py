@@ -6,14 +6,12 @@ import argparse
 import importlib
 import sys
 
+from barnabas.cli.errors import UsageError
+
 COMMANDS = {
     "up": "start a node in the foreground",
     "server": "start a node from Kafka's server.properties",
 }
-
-
-class UsageError(Exception):
-    """The user's mistake: one sentence, exit code 1."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +47,3 @@ def _without_command(arguments: list[str]) -> int:
         return 2
     parser.parse_args(arguments)
     return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())

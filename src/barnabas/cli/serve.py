@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.cli.main import UsageError
+from barnabas.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from barnabas.node.configuration import BrokerConfig

@@ -23,7 +23,7 @@ class NodeProcess:
     def __init__(self, arguments: list[str], log_path: Path, timeout_s: float) -> None:
         self.log_path = log_path
         ready_read, ready_write = os.pipe()
-        command = [sys.executable, "-m", "barnabas.cli.main", "server", "start", *arguments]
+        command = [sys.executable, "-m", "barnabas", "server", "start", *arguments]
         with open(log_path, "ab") as log:
             self._child = subprocess.Popen(
                 [*command, "--ready-fd", str(ready_write), "--stop-on-eof"],
@@ -58,6 +58,7 @@ class NodeProcess:
             chunk = os.read(pipe, 65536)
             if not chunk:
                 self._child.wait()
+                self._close()
                 raise StartFailed(self._last_words())
             said += chunk
         ready: dict[str, Any] = json.loads(said)
