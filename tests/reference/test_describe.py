@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.testing.reference_batches import crafted_batch
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -42,10 +43,16 @@ def test_partitions_of_topics(both: Any) -> None:
     both.same(partitions(name, name), 0)
 
 
-@pytest.mark.parametrize("names", [["not-there"], ["not-there", "another"], ["a/b"], [""], ["not-there", "a/b"]])
+@pytest.mark.parametrize("names", [["not-there"], ["not-there", "another"], ["a/b"], ["not-there", "a/b"]])
 def test_partitions_of_what_is_not_there(both: Any, names: list[str]) -> None:
     both.same(partitions(*names), 0)
     both.same(partitions(*names, both.topic()), 0)
+
+
+def test_an_empty_name_is_no_server_error_here(both: Any) -> None:
+    both.same(partitions(""), 0, ignoring=["error_code", "topic_authorized_operations"])
+    codes = [answer.topics[0].error_code for answer in both.answers]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION][: len(codes)]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1, 2, 3, 4, 5, 6])

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
@@ -75,10 +76,18 @@ def test_by_id(both: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_unknown_and_zero_ids(both: Any, version: int) -> None:
-    for id in (UNKNOWN_ID, ZERO_UUID):
-        topics = [MetadataRequestTopic(topic_id=id, name=None)]
-        both.same(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+def test_an_unknown_id(both: Any, version: int) -> None:
+    topics = [MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)]
+    both.same(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_neither_name_nor_id_is_refused_by_both_and_by_us_with_the_right_code(both: Any, version: int) -> None:
+    topics = [MetadataRequestTopic(topic_id=ZERO_UUID, name=None), MetadataRequestTopic(name="beside")]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    both.same(request, version, ignoring=["error_code"])
+    codes = [{topic.error_code for topic in answer.topics} for answer in both.answers]
+    assert codes == [{ErrorCode.UNKNOWN_SERVER_ERROR}, {ErrorCode.INVALID_REQUEST}][: len(codes)]
 
 
 def test_name_and_id_together(both: Any) -> None:

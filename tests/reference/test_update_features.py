@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -42,6 +43,13 @@ def update(*features: tuple[str, int, int], validate_only: bool = True) -> Updat
 )
 def test_levels_that_are_asked_for(both: Any, version: int, feature: tuple[str, int, int]) -> None:
     both.same(update(feature), version)
+
+
+@pytest.mark.parametrize("kind", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+def test_we_do_not_go_below_the_lowest_level_that_we_read(both: Any, kind: int) -> None:
+    both.same(update(("metadata.version", 24, kind)), 2, ignoring=["error_code", "error_message"])
+    codes = [answer.error_code for answer in both.answers]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION][: len(codes)]
 
 
 def test_an_upgrade_that_would_do(both: Any) -> None:
