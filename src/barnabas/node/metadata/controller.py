@@ -162,6 +162,8 @@ class Controller:
         if self._writer is not None:
             if self.failure is None:
                 try:
+                    await self._committed([])
+                    self.on_committed.clear()  # What leads is gone already, and need not hear that it leads no more.
                     await self._committed(leave(self.working, self.node_id))
                 except KafkaError as error:
                     log.warning("The node leaves without saying so: %s", error.message)
