@@ -194,7 +194,7 @@ class Partition:
     def _read(self, fetch: PartitionFetch, max_bytes: int, min_one_batch: bool, read_committed: bool) -> int:
         log = self.log
         if not self._leads or log.offline or fetch.current_leader_epoch >= 0:
-            self.require_available(fetch.current_leader_epoch)
+            self.require_available(max(fetch.current_leader_epoch, UNDEFINED))
         if max_bytes < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes cannot be fetched")
         offset = fetch.fetch_offset

@@ -10,7 +10,7 @@ ACKS_ALL = -1
 
 def leader_epoch_error(ours: int, theirs: int) -> ErrorCode:
     """A client behind us must refresh its metadata; one ahead of us has to wait until we have heard of it too."""
-    if theirs < 0 or theirs == ours:
+    if theirs in (NO_LEADER_EPOCH, ours):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if theirs < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
 

@@ -7,8 +7,9 @@ acks=0 is not answered; an error closes the connection instead. acks=-1 is answe
 replicas, and with `flush.messages` every answer waits for the disk.
 
 Deviations from Kafka: partitions are answered in the order asked; null records are INVALID_RECORD instead of no answer;
-a batch whose magic or length is wrong fails its own partition, not the whole request. Transactional batches are refused
-as long as there is no transaction coordinator, as Kafka does before it has one.
+a batch whose magic or length is wrong fails its own partition, not the whole request; what is inside a batch is not
+looked at (see storage/admission.py). Transactional batches are refused as long as there is no transaction coordinator,
+as Kafka does before it has one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from barnabas.wire.batch import (
     PRODUCER_ID_OFFSET,
     SPAN,
     TRANSACTIONAL_FLAG,
+    framing_error,
 )
 from barnabas.wire.compression import Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -107,6 +109,10 @@ def error_response(request: ProduceRequest, error: KafkaError) -> ProduceRespons
             for topic in request.topic_data
         ]
     )
+
+
+class ToldError(KafkaError):
+    """An error whose message Kafka sends along; it keeps most of them to itself."""
 
 
 class _Produce:
@@ -191,13 +197,15 @@ class _Produce:
             or SPAN.unpack_from(records)[1] + LOG_OVERHEAD_BYTES != size
             or records[MAGIC_OFFSET] != MAGIC
         ):
+            if error := framing_error(records):
+                raise ToldError(error.code, error.message)
             records = single_batch(records)
         if len(records) >= HEADER_BYTES:
             attributes = records[ATTRIBUTES_OFFSET + 1]
             if attributes & COMPRESSION_MASK == Compression.ZSTD and self._context.api_version < ZSTD_SINCE:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
             if attributes & TRANSACTIONAL_FLAG and has_producer(records):
-                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED)
+                raise ToldError(ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED)
         if self._acks not in ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not one of -1, 0 and 1")
         if topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
@@ -266,7 +274,7 @@ def failure(index: int, error: KafkaError, partition: Partition | None) -> Parti
     message = None
     if isinstance(error, RecordsRefused):
         record_errors, message = error.record_errors, error.message
-    elif partition is None and error.code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE):
+    elif isinstance(error, ToldError):
         message = error.message
     start = -1 if partition is None or error.code in PLAIN_ERRORS else partition.log.log_start_offset
     return PartitionResult(

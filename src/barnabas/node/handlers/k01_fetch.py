@@ -295,5 +295,5 @@ class _Fetch:
         ):
             fetch.current_leader = leader = current_leader(self._image, fetch.topic or "", fetch.index)
             found = leader_endpoint(self._image, leader, self._context.listener)
-            if found is not None:
+            if found is not None and not self._from_replica:
                 endpoints[found.node_id] = NodeEndpoint(**found._asdict())

@@ -10,6 +10,7 @@ from barnabas.wire.errors import ErrorCode
         (-1, ErrorCode.NONE),
         (5, ErrorCode.NONE),
         (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (-2, ErrorCode.FENCED_LEADER_EPOCH),
         (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
