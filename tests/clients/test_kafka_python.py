@@ -16,10 +16,13 @@ from barnabas.testing import Node
 WAIT_S = 20
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
+# The client leaves sockets to the garbage collector, those of failed connections too.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """The client leaves closing its selector's sockets to the garbage collector."""
+    """So that no later test is told of them."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
