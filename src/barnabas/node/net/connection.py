@@ -31,7 +31,7 @@ GROWTH = 4
 KEEP_BYTES = 4 << 20
 WRITE_HIGH_BYTES = 512 << 10
 WRITE_LOW_BYTES = 128 << 10
-REGION_READ_BYTES = 256 << 10
+REGION_READ_BYTES = 512 << 10
 # So many requests at most are served before others have their turn.
 REQUESTS_PER_TURN = 64
 
