@@ -34,6 +34,7 @@ from barnabas.wire.uuids import Uuid
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 DEFAULT = -1
+TOPIC_CONFIG_SOURCE = 1
 
 
 def everybody(name: str) -> bool:
@@ -216,8 +217,19 @@ class _Creation:
         return result
 
     def _effective_configs(self, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-        if configs:
-            return self.rules.configs.effective(self.image, configs)
+        """What the topic set, over what all topics have in common, which is looked up once for the whole request."""
         if self._default_configs is None:
             self._default_configs = self.rules.configs.effective(self.image, {})
-        return self._default_configs
+        if not configs:
+            return self._default_configs
+        return [
+            CreatableTopicConfigs(
+                name=default.name,
+                value=None if default.is_sensitive else configs[default.name],
+                config_source=TOPIC_CONFIG_SOURCE,
+                is_sensitive=default.is_sensitive,
+            )
+            if default.name in configs
+            else default
+            for default in self._default_configs
+        ]

@@ -39,9 +39,9 @@ class Configs:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value}")
 
     def effective(self, image: MetadataImage, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-        own = "retention.ms" in configs
-        value = configs.get("retention.ms", "7")
-        return [CreatableTopicConfigs(name="retention.ms", value=value, config_source=1 if own else 5)]
+        assert configs == {}
+        names = {"cleanup.policy": "delete", "retention.ms": "7"}
+        return [CreatableTopicConfigs(name=name, value=value, config_source=5) for name, value in names.items()]
 
 
 def rules(**changes: Any) -> CreationRules:
@@ -111,7 +111,10 @@ def test_a_topic_is_its_record_then_its_configs_then_its_partitions(cluster: Clu
                 error_message=None,
                 num_partitions=2,
                 replication_factor=1,
-                configs=[CreatableTopicConfigs(name="retention.ms", value="1000", config_source=1)],
+                configs=[
+                    CreatableTopicConfigs(name="cleanup.policy", value="delete", config_source=5),
+                    CreatableTopicConfigs(name="retention.ms", value="1000", config_source=1),
+                ],
             )
         ]
     )
