@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from barnabas.node.requests import ListenerKind
 
@@ -24,22 +23,6 @@ class NetworkSettings:
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_idle_ms: int = 600_000
-
-    @classmethod
-    def of(cls, value: Callable[[str], Any]) -> Self:
-        """From Kafka's configuration keys. Kafka bounds the bytes of queued requests only if asked to; we always do."""
-        queued_max_bytes = value("queued.max.request.bytes")
-        return cls(
-            request_max_bytes=value("socket.request.max.bytes"),
-            queued_max_bytes=queued_max_bytes if queued_max_bytes > 0 else DEFAULT_QUEUED_BYTES,
-            backlog=value("socket.listen.backlog.size"),
-            send_buffer_bytes=value("socket.send.buffer.bytes"),
-            receive_buffer_bytes=value("socket.receive.buffer.bytes"),
-            max_connections=value("max.connections"),
-            max_connections_per_ip=value("max.connections.per.ip"),
-            max_connections_per_ip_overrides=parse_ip_overrides(value("max.connections.per.ip.overrides") or ""),
-            max_idle_ms=value("connections.max.idle.ms"),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
