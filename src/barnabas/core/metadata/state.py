@@ -87,11 +87,11 @@ def _either(changed: list[Any] | None, current: list[Any]) -> list[Any]:
 
 def _directories(directories: list[Uuid], replicas: list[int]) -> list[Uuid]:
     """One per replica; where none is known yet, each replica is somewhere, unassigned."""
+    if len(directories) == len(replicas):
+        return directories
     if all(directory == ZERO_UUID for directory in directories):
         return [ZERO_UUID] * len(replicas)
-    if len(directories) != len(replicas):
-        raise MetadataError(f"{len(replicas)} replicas have {len(directories)} directories")
-    return directories
+    raise MetadataError(f"{len(replicas)} replicas have {len(directories)} directories")
 
 
 @dataclass(slots=True)

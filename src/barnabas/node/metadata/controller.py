@@ -123,8 +123,7 @@ class Controller:
             await self._commit_rule.committed(start.end_offset)
         except OSError as error:
             raise StartError(f"The metadata log in {loaded.directory} cannot be written: {error}") from error
-        self.image.replay_all(start.records)
-        self.image.offset, self.image.epoch = self.working.offset, self.working.epoch
+        self.image, self.working = self.working, self.working.copy()
         self._voters, self.broker_epoch = start.voters, start.broker_epoch
         self._snapshotting.committed(len(start.data))
         self._writer = asyncio.create_task(self._write(), name="metadata-writer")

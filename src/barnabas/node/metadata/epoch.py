@@ -48,7 +48,6 @@ class EpochStart:
     def __init__(self, image: MetadataImage, term: Term) -> None:
         self.image = image
         self.data = bytearray()
-        self.records: list[Record] = []
         self.voters: raft.VotersRecord | None = None
         self.broker_epoch = -1
         self._term = term
@@ -107,7 +106,6 @@ class EpochStart:
             records, level, base_offset=self.end_offset, epoch=self._term.epoch, now_ms=self._term.now_ms
         )
         self.image.replay_all(records)
-        self.records += records
         self._append(data, len(records))
 
     def _append(self, data: bytes, count: int) -> None:

@@ -35,6 +35,7 @@ from barnabas.wire.uuids import Uuid
 log = logging.getLogger(__name__)
 
 LOG_DIRECTORY_NAME = "__cluster_metadata-0"
+EPOCH_MAX = 2**31 - 1
 _INDEX_ENTRY = struct.Struct(">ii")
 
 
@@ -49,6 +50,7 @@ class LoadedMetadata:
     end_offset: int = 0
     epoch: int = 0
     timestamp_ms: int = 0
+    snapshot_bytes: int = 0
     bytes_since_snapshot: int = 0
     log_is_behind_snapshot: bool = False
 
@@ -80,6 +82,8 @@ def load_metadata(root: Path, *, node_id: int, directory_id: Uuid) -> LoadedMeta
     _check_quorum(loaded, node_id, directory_id)
     if loaded.quorum_state is not None:
         loaded.epoch = max(loaded.epoch, loaded.quorum_state.epoch)
+    if loaded.epoch >= EPOCH_MAX:
+        raise StartError(f"The quorum in {loaded.directory} is damaged: epoch {loaded.epoch} has no next one")
     return loaded
 
 
@@ -100,6 +104,7 @@ def _replay_snapshot(loaded: LoadedMetadata, snapshot_id: SnapshotId, content: S
     for record in content.records:
         loaded.image.replay(record, delta)
     loaded.snapshot_id = snapshot_id
+    loaded.snapshot_bytes = content.size_bytes
     loaded.end_offset, loaded.epoch = snapshot_id.end_offset, snapshot_id.epoch
     loaded.timestamp_ms = content.last_contained_log_timestamp_ms
     loaded.image.offset, loaded.image.epoch = snapshot_id.end_offset - 1, snapshot_id.epoch
@@ -124,6 +129,8 @@ def _load_log(loaded: LoadedMetadata) -> None:
 def _replay_batch(loaded: LoadedMetadata, batch: Batch) -> None:
     if batch.base_offset != loaded.end_offset:
         raise MetadataError(f"offset {loaded.end_offset} is missing: the next batch begins at {batch.base_offset}")
+    if batch.epoch < loaded.epoch:
+        raise MetadataError(f"epoch {batch.epoch} at offset {batch.base_offset} comes after epoch {loaded.epoch}")
     if batch.is_control:
         _replay_control(loaded, batch.records)
     else:

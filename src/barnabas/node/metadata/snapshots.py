@@ -45,6 +45,7 @@ class InvalidSnapshot(Exception):
 
 @dataclass(slots=True)
 class SnapshotContent:
+    size_bytes: int = 0
     last_contained_log_timestamp_ms: int = 0
     control_records: list[Record] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
@@ -88,7 +89,7 @@ def small_snapshot(
 
 def read_snapshot(path: Path) -> SnapshotContent:
     data = path.read_bytes()
-    content, end, last = SnapshotContent(), 0, None
+    content, end, last = SnapshotContent(len(data)), 0, None
     for position, batch in read_batches(data):
         if not end:
             if not isinstance(batch.records[0], SnapshotHeaderRecord):

@@ -1,6 +1,7 @@
 """When an image snapshot is due, how it is written without holding up the loop, and what it makes superfluous.
 
-A snapshot is due after so many bytes of records, or so much time with at least one record. It is encoded from a copy of
+A snapshot is due after so many bytes of records, or so much time with at least one record; and earlier if the records
+have become twice as much as the last snapshot, because a start has to replay them. It is encoded from a copy of
 the image in small slices between other work, written and fsynced beside, and renamed into place. The newest and the one
 before are kept, with the log from the latter on: should the newest be damaged, nothing is lost.
 """
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 RECORDS_PER_SLICE = 64
 SNAPSHOTS_KEPT = 2
+BYTES_REPLAYED_EASILY = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Snapshotting:
         self._bytes = loaded.bytes_since_snapshot
         self._timestamp_ms = loaded.timestamp_ms
         self._latest = loaded.snapshot_id or SnapshotId(0, 0)
+        self._latest_bytes = loaded.snapshot_bytes
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._due = False
@@ -65,7 +68,8 @@ class Snapshotting:
         """`count` more bytes were committed."""
         self._bytes += count
         self._timestamp_ms = self._clock()
-        if self._bytes >= self._policy.max_bytes_between:
+        enough = max(BYTES_REPLAYED_EASILY, 2 * self._latest_bytes)
+        if self._bytes >= min(enough, self._policy.max_bytes_between):
             self._due = True
             self._wake()
         elif self._timer is None and self._policy.max_interval_ms > 0:
@@ -113,7 +117,7 @@ class Snapshotting:
         except OSError as error:
             log.error("The metadata snapshot %s could not be written: %s", snapshot_id.file_name, error)
         else:
-            self._latest = snapshot_id
+            self._latest, self._latest_bytes = snapshot_id, sum(map(len, parts))
             self._superfluous = True
             self._wake()
         finally:

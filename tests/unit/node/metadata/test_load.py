@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from barnabas.node.metadata import StartError
 from barnabas.node.metadata.batches import build_batch, build_control_batch
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from conftest import Directory
 
 FIRST_SEGMENT = "00000000000000000000.log"
+HARMED = {".log", ".checkpoint", ".index", ""}
 FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
 
 
@@ -160,6 +163,12 @@ def test_a_quorum_with_other_configured_voters_is_refused(directory: Directory) 
         directory.open()
 
 
+def test_an_epoch_that_has_no_next_one_is_refused(used: Directory) -> None:
+    write_quorum_state(used.log, QuorumState(leader_id=1, epoch=2**31 - 1))
+    with pytest.raises(StartError, match="epoch 2147483647 has no next one"):
+        used.open()
+
+
 async def test_the_epoch_of_a_vote_without_a_record_counts(used: Directory) -> None:
     write_quorum_state(used.log, QuorumState(leader_id=1, epoch=9))
     async with used.running() as controller:
@@ -178,6 +187,46 @@ async def test_a_torn_tail_is_cut(used: Directory, tail: bytes | str, caplog: py
     async with used.running() as controller:
         assert "orders" in controller.image.topics
     assert used.load().end_offset > whole.end_offset
+
+
+def test_a_first_start_that_was_cut_short_anywhere_is_followed_by_a_whole_one(directory: Directory) -> None:
+    async def start() -> dict[str, int]:
+        async with directory.running() as controller:
+            await controller.submit(directory.create_topic("orders"))
+            return dict(controller.image.features)
+
+    fresh = directory.files()
+    features = asyncio.run(start())
+    whole = (directory.log / FIRST_SEGMENT).read_bytes()
+    for length in range(0, len(whole), 23):
+        for path in directory.log.iterdir():
+            path.unlink()
+        for name, data in fresh.items():
+            (directory.root / name).write_bytes(data)
+        write_quorum_state(directory.log, QuorumState(leader_id=1, epoch=1))
+        (directory.log / FIRST_SEGMENT).write_bytes(whole[:length])
+        assert asyncio.run(start()) == features
+        loaded = directory.load()
+        assert (loaded.level, loaded.kraft_version, set(loaded.image.topics)) == (25, 1, {"orders"})
+        assert loaded.image.brokers[1].fenced
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_happens_to_the_bytes_the_directory_is_loaded_or_refused(used: Directory, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(sorted(path for path in used.log.iterdir() if path.suffix in HARMED)))
+    whole = path.read_bytes()
+    harmed = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        if harmed:
+            harmed[data.draw(st.integers(0, len(harmed) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(harmed[: data.draw(st.integers(0, len(harmed)))])
+    try:
+        used.load()
+    except StartError:
+        pass
+    finally:
+        path.write_bytes(whole)
 
 
 async def test_a_transaction_that_was_left_open_is_aborted(used: Directory) -> None:

@@ -226,3 +226,16 @@ async def test_a_large_image_is_encoded_in_slices_while_the_loop_goes_on(directo
         assert turns > 1000 // 64
         newest = list_snapshots(directory.log)[0]
         assert len(read_snapshot(directory.log / newest.file_name).records) > 1000
+
+
+async def test_a_log_that_is_twice_its_snapshot_gets_a_new_one_before_the_limit(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from barnabas.node.metadata import snapshotting
+
+    monkeypatch.setattr(snapshotting, "BYTES_REPLAYED_EASILY", 2000)
+    async with directory.running() as controller:
+        for index in range(40):
+            await controller.submit(directory.create_topic(f"t{index}"))
+        await until(lambda: len(list_snapshots(directory.log)) == 2)
+        assert controller._snapshotting._latest_bytes > 2000
