@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from barnabas.wire.codec import put_uvarint
 from barnabas.wire.messages.produce import (
@@ -18,6 +18,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.wire.schema import Response
 from barnabas.wire.uuids import Uuid
 
 UNKNOWN_OFFSET = -1
@@ -28,13 +29,14 @@ _V3 = struct.Struct(">ihqq").pack
 _V5 = struct.Struct(">ihqqq").pack
 _V8 = struct.Struct(">ihqqqih").pack
 _V9 = struct.Struct(">ihqqqBBB").pack
+_int16 = struct.Struct(">h").pack
 _int32 = struct.Struct(">i").pack
 NO_THROTTLE = bytes(4)
 NO_THROTTLE_NO_TAGS = bytes(5)
 
 
 class PartitionResult(NamedTuple):
-    index: int
+    partition: int
     error_code: int = 0
     base_offset: int = UNKNOWN_OFFSET
     log_append_time_ms: int = NO_TIME
@@ -44,41 +46,56 @@ class PartitionResult(NamedTuple):
     current_leader: tuple[int, int] | None = None
 
 
-def pack_appended(version: int, topics: Sequence[tuple[str | Uuid, list[PartitionResult]]]) -> bytearray:
-    out = bytearray()
-    if version < 9:
-        out += _int32(len(topics))
-        for topic, results in topics:
-            name = str(topic).encode()
-            out += struct.pack(">h", len(name))
-            out += name
-            out += _int32(len(results))
-            for index, error, base_offset, time_ms, start_offset, *_ in results:
-                if version >= 8:
-                    out += _V8(index, error, base_offset, time_ms, start_offset, 0, -1)
-                elif version >= 5:
-                    out += _V5(index, error, base_offset, time_ms, start_offset)
-                else:
-                    out += _V3(index, error, base_offset, time_ms)
-        out += NO_THROTTLE
-        return out
+TopicResults: TypeAlias = list[tuple[str | Uuid, list[PartitionResult]]]
+
+
+class AppendedResponse(Response):
+    """Packs itself behind the header of the answer."""
+
+    def __init__(self, topics: TopicResults) -> None:
+        self.topics = topics
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        if version < 9:
+            _pack_plain(out, version, self.topics)
+        else:
+            _pack_compact(out, version, self.topics)
+
+
+def _pack_compact(out: bytearray, version: int, topics: TopicResults) -> None:
     put_uvarint(out, len(topics) + 1)
     for topic, results in topics:
         if version >= 13:
             out += topic  # type: ignore[arg-type]
         else:
-            name = str(topic).encode()
+            name = topic.encode()  # type: ignore[union-attr]
             put_uvarint(out, len(name) + 1)
             out += name
         put_uvarint(out, len(results) + 1)
-        for index, error, base_offset, time_ms, start_offset, *_ in results:
-            out += _V9(index, error, base_offset, time_ms, start_offset, 1, 0, 0)
+        for result in results:
+            out += _V9(*result[:5], 1, 0, 0)
         out.append(0)
     out += NO_THROTTLE_NO_TAGS
-    return out
 
 
-def declare(topics: Sequence[tuple[str | Uuid, list[PartitionResult]]]) -> ProduceResponse:
+def _pack_plain(out: bytearray, version: int, topics: TopicResults) -> None:
+    out += _int32(len(topics))
+    for topic, results in topics:
+        name = topic.encode()  # type: ignore[union-attr]
+        out += _int16(len(name))
+        out += name
+        out += _int32(len(results))
+        for result in results:
+            if version >= 8:
+                out += _V8(*result[:5], 0, -1)
+            elif version >= 5:
+                out += _V5(*result[:5])
+            else:
+                out += _V3(*result[:4])
+    out += NO_THROTTLE
+
+
+def declare(topics: TopicResults) -> ProduceResponse:
     responses = []
     for topic, results in topics:
         partitions = [declare_partition(result) for result in results]
@@ -91,7 +108,7 @@ def declare(topics: Sequence[tuple[str | Uuid, list[PartitionResult]]]) -> Produ
 
 def declare_partition(result: PartitionResult) -> PartitionProduceResponse:
     response = PartitionProduceResponse(
-        index=result.index,
+        index=result.partition,
         error_code=result.error_code,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,

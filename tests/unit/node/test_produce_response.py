@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.node.produce_response import PartitionResult, declare, pack_appended
+from barnabas.node.produce_response import AppendedResponse, PartitionResult, declare
 from barnabas.wire.uuids import Uuid
 
 INT64 = st.integers(-1, 2**63 - 1)
@@ -19,12 +19,16 @@ RESULT = st.builds(
 
 @pytest.mark.parametrize("version", range(3, 14))
 @settings(max_examples=20, deadline=None)
-@given(topics=st.lists(st.tuples(st.sampled_from(["orders", "n" * 200, "ü"]), st.lists(RESULT, max_size=3)), max_size=3))
+@given(
+    topics=st.lists(st.tuples(st.sampled_from(["orders", "n" * 200, "ü"]), st.lists(RESULT, max_size=3)), max_size=3)
+)
 def test_every_version_is_packed_as_declared(version: int, topics: list[tuple[str, list[PartitionResult]]]) -> None:
     named: list[tuple[str | Uuid, list[PartitionResult]]] = [
         (Uuid(name.encode().ljust(16, b"\0")[:16]) if version >= 13 else name, results) for name, results in topics
     ]
-    assert pack_appended(version, named) == declare(named).encode(version)
+    packed = bytearray()
+    AppendedResponse(named).encode_into(packed, version)
+    assert packed == declare(named).encode(version)
 
 
 def test_errors_are_declared_with_all_their_details() -> None:

@@ -22,8 +22,8 @@ from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.leaders import current_leader, leader_endpoint
 from barnabas.node.partition import Partition
-from barnabas.node.produce_response import PartitionResult, declare, pack_appended
-from barnabas.node.requests import RawResponse, RequestContext
+from barnabas.node.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
+from barnabas.node.requests import RequestContext
 from barnabas.node.storage.admission import RecordsRefused, single_batch
 from barnabas.node.storage.log import Appended
 from barnabas.node.waiting import PendingAcknowledgement, WaitingProduce
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.node.node import Node
 
 TOPIC_IDS_SINCE = 13
+ZSTD = int(Compression.ZSTD)
 ZSTD_SINCE = 7
 LEADERS_SINCE = 10
 ACKS = (-1, 0, 1)
@@ -74,11 +75,12 @@ UNVERIFIED = (
     "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
 )
 
-Topics = list[tuple[str | Uuid, list[PartitionResult]]]
 Asked = dict[str | Uuid, dict[int, Buffer | None]]
 
 
-async def handle(context: RequestContext, request: ProduceRequest, node: Node) -> RawResponse | ProduceResponse | None:
+async def handle(
+    context: RequestContext, request: ProduceRequest, node: Node
+) -> AppendedResponse | ProduceResponse | None:
     produce = _Produce(context, request, node)
     topics = produce.append_all()
     if produce.syncs:
@@ -86,7 +88,7 @@ async def handle(context: RequestContext, request: ProduceRequest, node: Node) -
     if produce.pending:
         topics = await produce.after_acknowledgements(topics, request.timeout_ms)
     if not produce.failed:
-        return RawResponse([pack_appended(context.api_version, topics)]) if request.acks else None
+        return AppendedResponse(topics) if request.acks else None
     if not request.acks:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A produce with acks=0 has failed.")
     return produce.declare(topics)
@@ -130,13 +132,9 @@ class _Produce:
         self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
         self.pending: list[tuple[Partition, int]] = []
 
-    def append_all(self) -> Topics:
+    def append_all(self) -> TopicResults:
         asked = self._asked()
-        if self._request.transactional_id is None and any(
-            is_transactional(records) for partitions in asked.values() for records in partitions.values()
-        ):
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id.")
-        topics: Topics = []
+        topics: TopicResults = []
         for key, partitions in asked.items():
             name, error = self._topic(key)
             if name is None:
@@ -147,14 +145,25 @@ class _Produce:
         return topics
 
     def _asked(self) -> Asked:
-        """By topic and partition: of a partition that is there twice the last one counts, as with Kafka."""
+        """By topic and partition: of a partition that is there twice the last one counts, as with Kafka.
+
+        Transactional records without a transactional id are an error of the whole request.
+        """
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        has_id = self._request.transactional_id is not None
         asked: Asked = {}
         for topic in self._request.topic_data:
             if topic.partition_data:
-                partitions = asked.setdefault(topic.topic_id if by_id else topic.name, {})
+                key = topic.topic_id if by_id else topic.name
+                partitions = asked.get(key)
+                if partitions is None:
+                    partitions = asked[key] = {}
                 for data in topic.partition_data:
-                    partitions[data.index] = data.records
+                    records = partitions[data.index] = data.records
+                    if not has_id and is_transactional(records):
+                        raise KafkaError(
+                            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id."
+                        )
         return asked
 
     def _topic(self, key: str | Uuid) -> tuple[str | None, ErrorCode]:
@@ -202,7 +211,7 @@ class _Produce:
             records = single_batch(records)
         if len(records) >= HEADER_BYTES:
             attributes = records[ATTRIBUTES_OFFSET + 1]
-            if attributes & COMPRESSION_MASK == Compression.ZSTD and self._context.api_version < ZSTD_SINCE:
+            if attributes & COMPRESSION_MASK == ZSTD and self._context.api_version < ZSTD_SINCE:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
             if attributes & TRANSACTIONAL_FLAG and has_producer(records):
                 raise ToldError(ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED)
@@ -212,7 +221,7 @@ class _Produce:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients do not write to {topic}")
         return records
 
-    async def after_syncs(self, topics: Topics) -> Topics:
+    async def after_syncs(self, topics: TopicResults) -> TopicResults:
         """`flush.messages` wants what was appended on the disk before it is answered."""
         errors: dict[Partition, ErrorCode] = {}
         for partition, sync in self.syncs:
@@ -222,7 +231,7 @@ class _Produce:
                 errors[partition] = error.code
         return self._with_errors(topics, errors)
 
-    async def after_acknowledgements(self, topics: Topics, timeout_ms: int) -> Topics:
+    async def after_acknowledgements(self, topics: TopicResults, timeout_ms: int) -> TopicResults:
         waiting = WaitingProduce()
         acknowledgements: list[PendingAcknowledgement] = [
             waiting.watch(partition, partition.leader_epoch, required_offset)
@@ -232,7 +241,7 @@ class _Produce:
         errors = {partition: each.error for (partition, _), each in zip(self.pending, acknowledgements, strict=True)}
         return self._with_errors(topics, {key: error for key, error in errors.items() if error is not ErrorCode.NONE})
 
-    def _with_errors(self, topics: Topics, errors: dict[Partition, ErrorCode]) -> Topics:
+    def _with_errors(self, topics: TopicResults, errors: dict[Partition, ErrorCode]) -> TopicResults:
         if not errors:
             return topics
         self.failed = True
@@ -240,12 +249,12 @@ class _Produce:
 
         def changed(key: str | Uuid, result: PartitionResult) -> PartitionResult:
             name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
-            error = by_key.get((name, result.index))
+            error = by_key.get((name, result.partition))
             return result if error is None or result.error_code else result._replace(error_code=error)
 
         return [(key, [changed(key, result) for result in results]) for key, results in topics]
 
-    def declare(self, topics: Topics) -> ProduceResponse:
+    def declare(self, topics: TopicResults) -> ProduceResponse:
         """With errors: who is not led here is told by whom, where the version has room for it."""
         if self._context.api_version < LEADERS_SINCE:
             return declare(topics)
@@ -254,7 +263,7 @@ class _Produce:
             name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
             for slot, result in enumerate(results):
                 if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    leader = current_leader(self._node.image, name, result.index)
+                    leader = current_leader(self._node.image, name, result.partition)
                     results[slot] = result._replace(current_leader=leader)
                     found = leader_endpoint(self._node.image, leader, self._context.listener)
                     if found is not None:
@@ -283,12 +292,9 @@ def failure(index: int, error: KafkaError, partition: Partition | None) -> Parti
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    return (
-        records is not None
-        and len(records) >= HEADER_BYTES
-        and records[MAGIC_OFFSET] == MAGIC
-        and bool(records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_FLAG)
-    )
+    if records is None or len(records) < HEADER_BYTES or records[MAGIC_OFFSET] != MAGIC:
+        return False
+    return records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_FLAG != 0
 
 
 def has_producer(records: Buffer) -> bool:
