@@ -124,6 +124,7 @@ class Controller:
         except OSError as error:
             raise StartError(f"The metadata log in {loaded.directory} cannot be written: {error}") from error
         self.image, self.working = self.working, self.working.copy()
+        loaded.image = self.image
         self._voters, self.broker_epoch = start.voters, start.broker_epoch
         self._snapshotting.committed(len(start.data))
         self._writer = asyncio.create_task(self._write(), name="metadata-writer")
@@ -170,7 +171,11 @@ class Controller:
             await asyncio.wait([self._writer])
         await self._snapshotting.stop()
         close = partial(self._log.close, clean=self.failure is None)
-        await asyncio.get_running_loop().run_in_executor(self._flusher, close)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._flusher, close)
+        except OSError as error:
+            log.error("The metadata log could not be closed: %s", error)
+            self.failure = self.failure or error
         self._flusher.shutdown()
 
     async def _committed(self, records: Sequence[Record]) -> None:
