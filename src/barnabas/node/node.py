@@ -172,12 +172,14 @@ class Node:
         config = self.config
         loaded = load_metadata(Path(self._metadata_dir.path), node_id=self.node_id, directory_id=directory_id)
         self.log_dirs.begin()
+        if self._metadata_dir not in self.log_dirs.dirs:
+            self._metadata_dir.begin()
         self._metadata_flusher = flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
         self._undo.append(flusher.shutdown)
         log_config = MetadataLogConfig(
             segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
         )
-        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock)
+        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock, clean=self._metadata_dir.was_clean)
         self.controller = Controller(
             loaded,
             metadata_log,
@@ -250,13 +252,12 @@ class Node:
         await self.server.stop()
         await self.partitions.stop()
         await self.controller.stop()
-        await self.log_dirs.close(
-            clean=not self.failed.is_set(),
-            broker_epoch=self.controller.broker_epoch,
-            high_watermarks=self.partitions.high_watermarks(),
-        )
+        clean = not self.failed.is_set() and self.controller.failure is None
+        broker_epoch = self.controller.broker_epoch
+        high_watermarks = self.partitions.high_watermarks()
+        await self.log_dirs.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)
         if self._metadata_dir is not None and self._metadata_dir not in self.log_dirs.dirs:
-            self._metadata_dir.release()
+            await self._metadata_dir.close(clean=clean, broker_epoch=broker_epoch)
         if self._metadata_flusher is not None:
             self._metadata_flusher.shutdown()
         log.info("Node %d has stopped", self.node_id)
