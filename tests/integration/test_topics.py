@@ -79,17 +79,17 @@ def test_a_topic_comes_grows_and_goes(node: Node, connection: Connection) -> Non
     assert partitions_of(connection) == {"orders": 2}
     assert {"orders-0", "orders-1"} <= directories(node)
     grown = CreatePartitionsTopic(name="orders", count=4, assignments=None)
-    assert connection.request(CreatePartitionsRequest(topics=[grown])).results[0].error_code == 0
+    assert connection.request(CreatePartitionsRequest(topics=[grown], timeout_ms=15_000)).results[0].error_code == 0
     assert partitions_of(connection) == {"orders": 4}
     by_id = DeleteTopicState(topic_id=created.topic_id)
-    assert connection.request(DeleteTopicsRequest(topics=[by_id])).responses[0].name == "orders"
+    assert connection.request(DeleteTopicsRequest(topics=[by_id], timeout_ms=15_000)).responses[0].name == "orders"
     assert partitions_of(connection) == {}
     assert not {name for name in directories(node) if name.startswith("orders-") and not name.endswith("-delete")}
 
 
 def test_a_topic_made_anew_is_another_one(connection: Connection) -> None:
     (first,) = create(connection, topic("again"))
-    connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
+    connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=15_000))
     (second,) = create(connection, topic("again", 2))
     assert second.error_code == 0
     assert second.topic_id != first.topic_id
@@ -168,7 +168,7 @@ def test_a_thousand_topics_in_one_request(connection: Connection) -> None:
     assert len(pages.topics) == 400
     assert pages.next_cursor is not None
     names = [DeleteTopicState(name=f"many-{number}") for number in range(1000)]
-    deleted = connection.request(DeleteTopicsRequest(topics=names)).responses
+    deleted = connection.request(DeleteTopicsRequest(topics=names, timeout_ms=15_000)).responses
     assert {each.error_code for each in deleted} == {0}
     assert partitions_of(connection) == {}
 
@@ -183,9 +183,9 @@ def test_a_request_for_too_many_partitions_is_refused_whole(connection: Connecti
 def test_what_was_answered_is_there_after_a_restart(own_node: Node, how: str) -> None:
     with own_node.connect() as connection:
         create(connection, topic("kept", 3, retention_ms="1234"), topic("gone"), topic("grown"))
-        connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")]))
+        connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=15_000))
         grown = CreatePartitionsTopic(name="grown", count=2, assignments=None)
-        connection.request(CreatePartitionsRequest(topics=[grown]))
+        connection.request(CreatePartitionsRequest(topics=[grown], timeout_ms=15_000))
         before = connection.request(MetadataRequest(topics=None))
     getattr(own_node, how)()
     own_node.start()

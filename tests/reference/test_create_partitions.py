@@ -65,3 +65,10 @@ def test_a_topic_twice_in_one_request(both: Any) -> None:
 
 def test_nothing_to_do(both: Any) -> None:
     both.same(asked(), 3)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_whose_time_is_up_adds_nothing(both: Any, timeout_ms: int) -> None:
+    grown = CreatePartitionsTopic(name=both.topic(), count=2, assignments=None)
+    both.same(CreatePartitionsRequest(topics=[grown], timeout_ms=timeout_ms), 3)
+    both.same(CreatePartitionsRequest(topics=[grown], timeout_ms=15_000), 3)

@@ -170,3 +170,10 @@ def test_internal_topics_may_be_created_by_hand(both: Any, name: str) -> None:
 def test_older_versions_get_the_same_codes(both: Any, version: int) -> None:
     both.same(create(topic("no/slash")), version)
     both.same(create(configured(both.new_name(), ("no.such.key", "1"))), version)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_whose_time_is_up_creates_nothing(both: Any, timeout_ms: int) -> None:
+    name = both.new_name()
+    both.same(CreateTopicsRequest(topics=[topic(name), topic("no/slash")], timeout_ms=timeout_ms), 7)
+    both.same(create(topic(name)), 7)

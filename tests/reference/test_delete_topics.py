@@ -96,3 +96,10 @@ def test_a_name_can_be_used_again_at_once(both: Any) -> None:
     for side in both.sides:
         side.create_topic(name, 3)
     both.same(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_whose_time_is_up_deletes_nothing(both: Any, timeout_ms: int) -> None:
+    topics = [DeleteTopicState(name=both.topic()), DeleteTopicState(name="not-there")]
+    both.same(DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms), 6)
+    both.same(DeleteTopicsRequest(topics=topics, timeout_ms=15_000), 6)

@@ -29,6 +29,7 @@ _random = Random()
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest, node: Node) -> CreateTopicsResponse:
+    require_time(request.timeout_ms)
     creates_any = context.may(Operation.CREATE, Resource.cluster())
 
     def may_create(name: str) -> bool:
@@ -39,6 +40,12 @@ async def handle(context: RequestContext, request: CreateTopicsRequest, node: No
 
     rules = _rules(node, may_create=may_create, may_describe_configs=may_describe_configs)
     return await node.controller.submit(lambda image: create_topics(image, request, rules))
+
+
+def require_time(timeout_ms: int) -> None:
+    """As Kafka's, our controller begins nothing whose time is already up."""
+    if timeout_ms <= 0:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:

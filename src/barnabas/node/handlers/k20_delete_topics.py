@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.deletion import delete_topics
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.handlers.k19_create_topics import require_time
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_topics import (
@@ -30,6 +31,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest, node: No
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         )
+    require_time(request.timeout_ms)
     deletes_any = context.may(Operation.DELETE, Resource.cluster())
 
     def may_delete(name: str) -> bool:

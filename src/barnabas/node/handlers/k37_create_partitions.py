@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.partitions import create_partitions
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.handlers.k19_create_topics import require_time
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.create_partitions import (
@@ -26,6 +27,8 @@ _random = Random()
 
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest, node: Node) -> CreatePartitionsResponse:
+    require_time(request.timeout_ms)
+
     def may_alter(name: str) -> bool:
         return context.may(Operation.ALTER, Resource.topic(name))
 

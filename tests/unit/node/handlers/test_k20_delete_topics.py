@@ -33,7 +33,9 @@ def test_where_deletion_is_switched_off_every_topic_is_refused(
 
 def test_who_may_delete_in_the_cluster_may_delete_every_topic(node: Any, context: Maker, run: Maker) -> None:
     caller = context(20, 6, (Operation.DELETE, "a"), (Operation.DESCRIBE, "a"))
-    response = run(handler.handle(caller, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]), node))
+    response = run(
+        handler.handle(caller, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=100), node)
+    )
     assert [each.error_code for each in response.responses] == [ErrorCode.NONE]
     assert "a" not in node.image.topics
 
@@ -41,7 +43,7 @@ def test_who_may_delete_in_the_cluster_may_delete_every_topic(node: Any, context
 def test_without_that_each_topic_counts(node: Any, context: Maker, run: Maker) -> None:
     caller = context(20, 6, (Operation.DELETE, CLUSTER), (Operation.DELETE, "a"))
     topics = [DeleteTopicState(name="a"), DeleteTopicState(name="b")]
-    response = run(handler.handle(caller, DeleteTopicsRequest(topics=topics), node))
+    response = run(handler.handle(caller, DeleteTopicsRequest(topics=topics, timeout_ms=100), node))
     assert {each.name: each.error_code for each in response.responses} == {
         "a": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         "b": ErrorCode.NONE,
