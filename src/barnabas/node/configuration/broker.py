@@ -25,6 +25,7 @@ from barnabas.node.configuration.listeners import (
     parse_voters,
 )
 from barnabas.node.configuration.rules import check_together
+from barnabas.wire.uuids import Uuid
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -149,6 +150,8 @@ class BrokerConfig(PlainKeys):
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, cluster_id: str | None = None) -> BrokerConfig:
         """Of what a file, variables and flags say together. Raises ConfigError with a sentence if it cannot be."""
+        if cluster_id is not None:
+            _check_cluster_id(cluster_id)
         given, about = completed(properties)
         config = cls(given, warnings=(*about, *warnings_about(given)), cluster_id=cluster_id)
         config.check()
@@ -232,6 +235,10 @@ class BrokerConfig(PlainKeys):
                     f"The listener {endpoint.name} asks for {endpoint.security_protocol.name}, but TLS and SASL are "
                     "not supported yet."
                 )
+        if authorizer := self.value("authorizer.class.name"):
+            raise ConfigError(
+                f"authorizer.class.name={authorizer} asks for access control, which is not supported yet."
+            )
         if not self.is_combined:
             roles = ",".join(sorted(self.process_roles))
             raise ConfigError(f"process.roles={roles}, but a node that is not both roles is not supported yet.")
@@ -346,6 +353,13 @@ class BrokerConfig(PlainKeys):
         self.log_dirs = tuple(map(Path, paths))
         metadata = self.value("metadata.log.dir")
         self.metadata_log_dir = Path(str(metadata)) if metadata else self.log_dirs[0]
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    try:
+        Uuid.parse(cluster_id)
+    except ValueError:
+        raise ConfigError(f"CLUSTER_ID={cluster_id} is not an id: 22 characters of URL-safe base64 are.") from None
 
 
 def _with_port(endpoint: ListenerEndpoint, ports: Mapping[str, int]) -> ListenerEndpoint:

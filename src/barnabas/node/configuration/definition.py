@@ -224,6 +224,16 @@ def some_entries(name: str, value: Value) -> None:
     entries(name, value)
 
 
+def some_of(*allowed: str) -> Check:
+    each = each_of(*allowed)
+
+    def check(name: str, value: Value) -> None:
+        some_entries(name, value)
+        each(name, value)
+
+    return check
+
+
 def not_empty(name: str, value: Value) -> None:
     if value == "":
         raise invalid(name, value, "String must be non-empty")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from barnabas.node.configuration.definition import CLASS, Definition
 from barnabas.node.configuration.definitions import BROKER, table
 
 DEFAULT_NODE_ID = "1"
@@ -19,6 +20,7 @@ PRIVATE_CONTROLLER_LISTENER = f"{CONTROLLER}://127.0.0.1:0"
 
 # Keys that plugins of Kafka read by themselves, so that they stand in no table.
 PLUGIN_KEYS = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+CLASS_LISTS = frozenset({"metric.reporters", "kafka.metrics.reporters", "replica.selector.class"})
 PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.")
 
 REMOVED = {
@@ -87,20 +89,25 @@ def _complete_listeners(properties: dict[str, str]) -> None:
         given = [entry.partition("://")[0].strip().upper() for entry in properties["listeners"].split(",")]
         if CONTROLLER not in given:
             properties["listeners"] += f",{PRIVATE_CONTROLLER_LISTENER}"
-            if "listener.security.protocol.map" in properties and CONTROLLER not in _mapped(properties):
-                properties["listener.security.protocol.map"] += f",{CONTROLLER}:PLAINTEXT"
+            _map_controller(properties, given)
 
 
-def _mapped(properties: Mapping[str, str]) -> list[str]:
-    entries = properties["listener.security.protocol.map"].split(",")
-    return [entry.partition(":")[0].strip().upper() for entry in entries]
+def _map_controller(properties: dict[str, str], names: list[str]) -> None:
+    """The listener nobody asked for is on the loopback interface, so it may be PLAINTEXT even beside secured ones."""
+    key = "listener.security.protocol.map"
+    protocols = properties.get(key, BROKER[key].default_text or "")
+    mapped = [entry.partition(":")[0].strip().upper() for entry in protocols.split(",")]
+    if CONTROLLER not in mapped and (key in properties or names != ["PLAINTEXT"]):
+        properties[key] = f"{protocols},{CONTROLLER}:PLAINTEXT"
 
 
 def warnings_about(properties: Mapping[str, str]) -> Iterator[str]:
     zookeeper = sorted(key for key in properties if key.startswith("zookeeper."))
     if zookeeper:
         yield f"{', '.join(zookeeper)} is ignored: no ZooKeeper is needed."
-    for key in properties:
+    for key, text in properties.items():
+        if key in BROKER and _names_class(BROKER[key]) and text.strip() not in ("", BROKER[key].default_text):
+            yield f"{key} is ignored: the class {text} cannot be loaded without a JVM."
         if key.startswith("zookeeper.") or is_known(key):
             continue
         if key in REMOVED:
@@ -109,6 +116,10 @@ def warnings_about(properties: Mapping[str, str]) -> Iterator[str]:
             yield f"{key} is ignored: it is a topic's key{_broker_key(key)}."
         else:
             yield f"{key} is not a key of Kafka and is ignored.{_suggestion(key)}"
+
+
+def _names_class(definition: Definition) -> bool:
+    return definition.type is CLASS or definition.name in CLASS_LISTS
 
 
 def is_known(key: str) -> bool:

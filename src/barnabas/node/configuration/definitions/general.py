@@ -13,8 +13,8 @@ from barnabas.node.configuration.definition import (
     STRING,
     Definition,
     at_least,
-    each_of,
     entries,
+    some_of,
 )
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -94,7 +94,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         LIST,
         None,
         "What this process is: broker, controller, or both when the two are listed.",
-        each_of("broker", "controller"),
+        some_of("broker", "controller"),
         required=True,
     ),
     Definition(

@@ -18,6 +18,7 @@ from barnabas.node.configuration.definition import (
     each_of,
     entries,
     one_of,
+    some_entries,
 )
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -69,7 +70,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         each_of("compact", "delete"),
         update=CLUSTER_WIDE,
     ),
-    Definition("log.dir", LIST, ("/tmp/kafka-logs",), "The directory of the logs, if log.dirs is not set.", entries),
+    Definition(
+        "log.dir", LIST, ("/tmp/kafka-logs",), "The directory of the logs, if log.dirs is not set.", some_entries
+    ),
     Definition(
         "log.dir.failure.timeout.ms",
         LONG,
@@ -77,7 +80,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "How long a broker that lost a log directory may fail to tell the controller before it stops.",
         at_least(1),
     ),
-    Definition("log.dirs", LIST, None, "The directories among which partitions are spread.", entries),
+    Definition("log.dirs", LIST, None, "The directories among which partitions are spread.", some_entries),
     Definition(
         "log.flush.interval.messages",
         LONG,

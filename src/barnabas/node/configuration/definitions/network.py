@@ -13,6 +13,7 @@ from barnabas.node.configuration.definition import (
     Definition,
     at_least,
     entries,
+    some_entries,
 )
 
 DEFINITIONS: tuple[Definition, ...] = (
@@ -21,7 +22,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         LIST,
         None,
         "The addresses told to clients and other nodes, when they differ from those bound to.",
-        entries,
+        some_entries,
     ),
     Definition(
         "connection.failed.authentication.delay.ms",
@@ -66,7 +67,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         LIST,
         ("PLAINTEXT://:9092",),
         "The addresses this node binds to, as NAME://host:port; an empty host is every interface, port 0 a free port.",
-        entries,
+        some_entries,
         update=PER_BROKER,
     ),
     Definition(

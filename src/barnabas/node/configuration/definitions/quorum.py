@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from barnabas.node.configuration.definition import BOOLEAN, INT, LIST, LONG, STRING, Definition, at_least, entries
+from barnabas.node.configuration.definition import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    Definition,
+    at_least,
+    entries,
+    some_entries,
+)
 
 DEFINITIONS: tuple[Definition, ...] = (
     Definition("broker.heartbeat.interval.ms", INT, 2000, "How often a broker tells the controller that it lives."),
@@ -12,7 +22,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         LIST,
         None,
         "Which listeners belong to the controllers; a broker uses the first to reach them.",
-        entries,
+        some_entries,
         required=True,
     ),
     Definition(
