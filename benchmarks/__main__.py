@@ -59,7 +59,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [case.name for case in CASES]
-    parser.add_argument("cases", nargs="*", choices=[[], *names], metavar="case", help=", ".join(names))
+    parser.add_argument("cases", nargs="*", metavar="case", help=f"one or more of {', '.join(names)}; all if none")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: tries the harness")
     parser.add_argument("--rounds", type=int, help="measured rounds (3)")
     parser.add_argument("--only", choices=["kafka", "barnabas"], help="one side alone")
@@ -72,6 +72,8 @@ def arguments() -> argparse.Namespace:
         help="rewrite docs/benchmarks.md (by default after a full run)",
     )
     options = parser.parse_args()
+    if unknown := [name for name in options.cases if name not in names]:
+        parser.error(f"there is no case {unknown[0]!r}; the cases are {', '.join(names)}")
     if options.document is None:
         options.document = not (options.quick or options.cases or options.only)
     return options
