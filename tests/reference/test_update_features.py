@@ -3,10 +3,13 @@
 Kafka would go below level 25, which we do not know: not compared.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.testing import Node, reference
+from barnabas.testing.reference_exchange import Side
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -77,3 +80,22 @@ def test_a_feature_twice(both: Any) -> None:
 def test_a_good_and_a_bad_one(both: Any) -> None:
     both.same(update(("metadata.version", 26, UPGRADE), ("no.such.feature", 1, UPGRADE)), 1)
     both.same(update(("metadata.version", 26, UPGRADE), ("no.such.feature", 1, UPGRADE)), 2)
+
+
+def test_kafka_opens_a_directory_whose_level_we_have_raised(tmp_path: Path, apache_kafka: Any) -> None:
+    with Node(data_dir=tmp_path / "data") as node, Side("Barnabas", node) as side:
+        side.create_topic("before", partitions=2)
+        answer: Any = side.ask(update(("metadata.version", 30, UPGRADE), validate_only=False), 2)
+        assert answer.error_code == ErrorCode.NONE
+        side.create_topic("after", partitions=2)
+        ids = side.topic_id("before"), side.topic_id("after")
+        node.stop()
+        kafka = reference.ApacheKafka(
+            directory=tmp_path / "kafka", data_dir=node.data_dir, port=node.port, controller_port=node.controller_port
+        )
+        with kafka, Side("Apache Kafka", kafka) as other:
+            for name in ("before", "after"):
+                other.wait_for_leaders(name, 2)
+            assert (other.topic_id("before"), other.topic_id("after")) == ids
+            answer = other.ask(update(("metadata.version", 29, SAFE_DOWNGRADE)), 2)
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
