@@ -1,0 +1,140 @@
+"""Which keys have an effect today, and which are only checked, kept and shown. Said here so that nobody is misled.
+
+`python -m barnabas.node.configuration.honoured docs/configuration.md` writes the tables of the documentation anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from barnabas.node.configuration.definition import Definition, to_text
+from barnabas.node.configuration.definitions import BROKER, table, topic_definitions
+
+TOPIC_KEYS = frozenset(
+    {
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "internal.segment.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+    }
+)
+OWN_BROKER_KEYS = frozenset(
+    {
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "broker.id",
+        "broker.rack",
+        "connections.max.idle.ms",
+        "controller.listener.names",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "log.flush.offset.checkpoint.interval.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "metadata.log.dir",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "metadata.log.segment.bytes",
+        "metadata.log.segment.ms",
+        "node.id",
+        "num.partitions",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "process.roles",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "queued.max.request.bytes",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.segment.bytes",
+        "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+    }
+)
+
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+
+
+def broker_keys() -> frozenset[str]:
+    """The node's own, and those that stand behind a topic's."""
+    behind_topics = {key for name in TOPIC_KEYS for key, _ in topic_definitions()[name].from_broker}
+    return OWN_BROKER_KEYS | behind_topics
+
+
+def markdown() -> str:
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    honoured = broker_keys()
+    yield "### Broker keys that have an effect today\n"
+    yield from _table([BROKER[key] for key in sorted(honoured)])
+    yield "\n### Topic configs that have an effect today\n"
+    yield from _table([each for name, each in sorted(topic_definitions().items()) if name in TOPIC_KEYS])
+    yield "\n### Accepted, checked, kept and shown, without effect yet\n"
+    kept = sorted(key for key in BROKER if key not in honoured)
+    yield f"Of a broker ({len(kept)}): {_list(kept)}.\n"
+    yield f"Of a topic: {_list(sorted(name for name in topic_definitions() if name not in TOPIC_KEYS))}.\n"
+    yield f"Of a group: {_list(sorted(table('group')))}.\n"
+    yield f"Of a client metrics subscription: {_list(sorted(table('client_metrics')))}."
+
+
+def _table(definitions: list[Definition]) -> Iterator[str]:
+    yield "| key | default | |"
+    yield "| --- | --- | --- |"
+    for definition in definitions:
+        yield f"| `{definition.name}` | {_default(definition)} | {definition.doc} |"
+
+
+def _default(definition: Definition) -> str:
+    text = to_text(definition.default)
+    return f"`{text}`" if text else ""
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def rewrite(document: str) -> str:
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{markdown()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(rewrite(path.read_text()))
