@@ -20,6 +20,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
 UNDEFINED = -1
+ANY_SIZE = 1 << 62
 
 
 class Partition:
@@ -183,15 +184,24 @@ class Partition:
         for watcher in self.watchers:
             watcher.advanced(size_bytes, stable_bytes)
 
-    def read(self, fetch: PartitionFetch, max_bytes: int, min_one_batch: bool, read_committed: bool) -> int:
-        """Fills in what is found for the fetch; returns the bytes of records."""
+    def read(
+        self,
+        fetch: PartitionFetch,
+        max_bytes: int,
+        min_one_batch: bool,
+        read_committed: bool,
+        eager_bytes: int = ANY_SIZE,
+    ) -> int:
+        """Fills in what is found for the fetch; returns the bytes of records. More than `eager_bytes` stay on disk."""
         try:
-            return self._read(fetch, min(max_bytes, fetch.max_bytes), min_one_batch, read_committed)
+            return self._read(fetch, min(max_bytes, fetch.max_bytes), min_one_batch, read_committed, eager_bytes)
         except KafkaError as error:
             fetch.fail(error.code)
             return 0
 
-    def _read(self, fetch: PartitionFetch, max_bytes: int, min_one_batch: bool, read_committed: bool) -> int:
+    def _read(
+        self, fetch: PartitionFetch, max_bytes: int, min_one_batch: bool, read_committed: bool, eager_bytes: int
+    ) -> int:
         log = self.log
         if not self._leads or log.offline or fetch.current_leader_epoch >= 0:
             self.require_available(max(fetch.current_leader_epoch, UNDEFINED))
@@ -210,7 +220,9 @@ class Partition:
             if fetch.diverging_epoch is not None:
                 return 0
         end_offset = fetch.last_stable_offset if read_committed else fetch.high_watermark
-        records = log.read(offset, max_bytes, upper_bound_offset=end_offset, min_one_batch=min_one_batch)
+        records = log.fetch(
+            offset, max_bytes, upper_bound_offset=end_offset, min_one_batch=min_one_batch, eager_bytes=eager_bytes
+        )
         fetch.records = records
         if records and read_committed:
             fetch.aborted_transactions = [

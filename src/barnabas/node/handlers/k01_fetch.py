@@ -51,6 +51,8 @@ ZSTD_SINCE = 10
 STORAGE_ERRORS_SINCE = 6
 REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
+# So much of an answer is read at once. The rest is read as the client takes it, so that slow ones cost no memory.
+EAGER_BYTES = 1 << 20
 
 
 async def handle(context: RequestContext, request: FetchRequest, node: Node) -> RawResponse:
@@ -180,7 +182,9 @@ class _Fetch:
         failed = False
         for fetch in self._readable:
             assert fetch.partition is not None
-            size = fetch.partition.read(fetch, left_bytes, not found_bytes, self._read_committed)
+            size = fetch.partition.read(
+                fetch, left_bytes, not found_bytes, self._read_committed, EAGER_BYTES - found_bytes
+            )
             fetch.available_bytes = size
             found_bytes += size
             left_bytes = max(left_bytes - size, 0) if size else left_bytes

@@ -109,6 +109,33 @@ class PooledFile:
         self.name = name
 
 
+class FileRange:
+    """A part of a file, read when it is needed: the answer to a client that may take its time.
+
+    No handle is kept for it. The file may have been closed meanwhile, then it is opened for the moment; if it has been
+    deleted, reading fails.
+    """
+
+    __slots__ = ("_file", "_size", "_start")
+
+    def __init__(self, file: PooledFile, start: int, end: int) -> None:
+        self._file = file
+        self._start = start
+        self._size = end - start
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._file.fd >= 0:
+            return os.pread(self._file.fd, size, self._start + offset)
+        fd = os.open(self._file.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, size, self._start + offset)
+        finally:
+            os.close(fd)
+
+
 def fsync_path(path: str) -> None:
     """Also for directories; a file that is gone needs no fsync."""
     try:

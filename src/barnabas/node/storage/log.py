@@ -14,7 +14,7 @@ from typing import NamedTuple
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import admit
 from barnabas.node.storage.background import Background, Foreground
-from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.files import FileHandles, FileRange
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
@@ -233,7 +233,7 @@ class PartitionLog:
         if known < self.log_end_offset and not (trust_missing_snapshot and known == self.log_start_offset):
             for batch in self.segments.iterate(known, self.log_end_offset):
                 header = read_header(batch)
-                if header.producer_id >= 0 and header.base_offset >= known:
+                if header.producer_id >= 0 and header.last_offset >= known:
                     self.producers.update(header, batch, 0)
         self.producers.map_end_offset = self.log_end_offset
 
@@ -344,13 +344,10 @@ class PartitionLog:
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         old = self.segments.active
-        if not old.size:
-            if old.base_offset == base_offset:
-                return old
-            self._remove(self.segments.clear())
-        else:
-            old.finish()
-            old.forget_ring()
+        if old.base_offset == base_offset:
+            return old
+        old.finish()
+        old.forget_ring()
         segment = self.segments.create(base_offset, self._config, now_ms)
         self._directory_changed = True
         self.producers.map_end_offset = base_offset
@@ -373,6 +370,27 @@ class PartitionLog:
         self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes:
         """Whole batches below the upper bound, from the one that holds `offset` on; empty if there is none yet."""
+        end = self._readable_end(offset, upper_bound_offset)
+        try:
+            return self.segments.read(offset, max_bytes, end, min_one_batch) if offset < end else b""
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def fetch(
+        self, offset: int, max_bytes: int, *, upper_bound_offset: int, min_one_batch: bool, eager_bytes: int
+    ) -> bytes | FileRange:
+        """As `read`, but more than `eager_bytes` are left in the file until they are sent."""
+        end = self._readable_end(offset, upper_bound_offset)
+        try:
+            found = self.segments.find(offset, max_bytes, end, min_one_batch) if offset < end else None
+            if found is None:
+                return b""
+            segment, start, stop = found
+            return segment.read(start, stop) if stop - start <= eager_bytes else FileRange(segment.file, start, stop)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _readable_end(self, offset: int, upper_bound_offset: int | None) -> int:
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             raise KafkaError(
@@ -380,14 +398,7 @@ class PartitionLog:
                 f"Received request for offset {offset} for partition {self.name}, "
                 f"but we only have log segments in the range {self.log_start_offset} to {end}.",
             )
-        if upper_bound_offset is not None and upper_bound_offset < end:
-            end = upper_bound_offset
-        if offset >= end:
-            return b""
-        try:
-            return self.segments.read(offset, max_bytes, end, min_one_batch)
-        except OSError as error:
-            raise self._failed(error) from error
+        return end if upper_bound_offset is None else min(end, upper_bound_offset)
 
     def iterate(self, offset: int | None = None) -> Iterator[memoryview]:
         """Batch by batch from `offset` (or the start) to the end as it is now."""

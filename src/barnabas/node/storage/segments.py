@@ -120,6 +120,13 @@ class Segments:
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, min_one_batch: bool) -> bytes:
         """Whole batches from the one with `offset` on, of one segment, all of them below the upper bound."""
+        found = self.find(offset, max_bytes, upper_bound_offset, min_one_batch)
+        return b"" if found is None else found[0].read(found[1], found[2])
+
+    def find(
+        self, offset: int, max_bytes: int, upper_bound_offset: int, min_one_batch: bool
+    ) -> tuple[Segment, int, int] | None:
+        """Where those batches begin and end."""
         if offset >= self.active.base_offset:
             slot = len(self._segments) - 1
         else:
@@ -140,8 +147,8 @@ class Segments:
                     if not min_one_batch:
                         break
                     end = start + segment.batch_size_at(start)
-            return segment.read(start, end)
-        return b""
+            return segment, start, end
+        return None
 
     def iterate(self, offset: int, end_offset: int) -> Iterator[memoryview]:
         """The batches from the one with `offset` on, one by one, read a megabyte at a time."""
@@ -158,7 +165,7 @@ class Segments:
 
     def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
         """The first record, from `start_offset` on, that is not earlier than `timestamp`."""
-        for segment in self._segments:
+        for segment in self.from_offset(start_offset):
             if segment.largest_timestamp < timestamp:
                 continue
             for position, header in segment.batches_for_timestamp(timestamp, start_offset):
@@ -166,7 +173,6 @@ class Segments:
                 for record in outline_records(batch):
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-            return None
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from barnabas.node.storage.files import FileHandles, PooledFile, offset_name, offset_of, write_atomically
+import pytest
+
+from barnabas.node.storage.files import FileHandles, FileRange, PooledFile, offset_name, offset_of, write_atomically
 
 
 def test_names_carry_offsets() -> None:
@@ -41,3 +43,23 @@ def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
     write_atomically(str(path), b"new")
     assert path.read_bytes() == b"new"
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_range_is_read_from_an_open_file_a_closed_one_and_a_renamed_one_but_not_from_one_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    handles = FileHandles()
+    file = PooledFile(handles, str(tmp_path), "a.log")
+    os.write(file.fileno(), b"0123456789")
+    part = FileRange(file, 2, 9)
+    assert len(part) == 7
+    assert part.read(0, 7) == b"2345678"
+    file.close()
+    assert part.read(3, 2) == b"56"
+    assert len(handles) == 0
+    file.rename("a.log.deleted")
+    assert part.read(6, 1) == b"8"
+    (tmp_path / "a.log.deleted").unlink()
+    with pytest.raises(FileNotFoundError):
+        part.read(0, 1)
+    assert list(tmp_path.iterdir()) == []

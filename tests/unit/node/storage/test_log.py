@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.node.storage import segment as segment_module
+from barnabas.node.storage.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
@@ -69,6 +70,19 @@ def test_at_least_one_batch_is_read_if_asked_for(create: Create, batch: Build) -
     assert log.read(0, 10, min_one_batch=False) == b""
     assert len(log.read(0, first + 1)) == first
     assert len(log.read(0, 2 * first)) == 2 * first
+
+
+def test_what_is_fetched_beyond_the_eager_bytes_stays_in_the_file(create: Create, batch: Build) -> None:
+    log = create()
+    for _ in range(3):
+        append(log, batch(2))
+    whole = log.read(0, 1 << 20)
+    size = len(whole)
+    lazy = log.fetch(0, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=size - 1)
+    assert isinstance(lazy, FileRange)
+    assert lazy.read(0, len(lazy)) == whole
+    assert log.fetch(0, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=size) == whole
+    assert log.fetch(6, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0) == b""
 
 
 def test_nothing_at_or_past_the_upper_bound_is_read(create: Create, batch: Build) -> None:
