@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from barnabas.client.exchange import request_frame
 from barnabas.testing import Node
 from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -51,8 +53,6 @@ def open_files(node: Node) -> int:
 @pytest.fixture(scope="module")
 def large_topic(node: Node) -> str:
     """Some 58 MB, more than one answer may hold."""
-    from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-
     name = "large"
     with node.connect() as connection:
         topic = CreatableTopic(name=name, num_partitions=LARGE_PARTITIONS, replication_factor=1)
@@ -115,8 +115,6 @@ def test_requests_in_single_bytes_are_understood(node: Node, raw: Any) -> None:
 
 
 def test_a_client_that_says_no_more_is_still_answered(node: Node, raw: Any) -> None:
-    import socket
-
     with raw.Client(node.port) as client:
         client.send(request_frame(ApiVersionsRequest(), 0, 3, "raw"))
         client.socket.shutdown(socket.SHUT_WR)
@@ -223,14 +221,14 @@ def check_large_answer(answer: Any) -> None:
 def test_a_client_that_only_asks_is_made_to_wait(node: Node, raw: Any, large_topic: str) -> None:
     """It sends as much as the node takes. Answers fill the sockets, then the node stops reading."""
     names = [MetadataRequestTopic(name=large_topic)]
-    request = bytes(request_frame(MetadataRequest(topics=names), 12, 1, "greedy")) * 200
+    request = memoryview(bytes(request_frame(MetadataRequest(topics=names), 12, 1, "greedy")) * 200)
     before = raw.rss_bytes(node.pid)
     with raw.Client(node.port, receive_buffer_bytes=4096) as client:
         client.socket.settimeout(1.0)
         sent = 0
         try:
             while sent < 200 * MIB:
-                sent += client.socket.send(request)
+                sent += client.socket.send(request[sent % len(request) :])
         except TimeoutError:
             pass
         assert sent < 20 * MIB

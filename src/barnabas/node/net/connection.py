@@ -120,8 +120,8 @@ class Connection(asyncio.BufferedProtocol):
         self._end += nbytes
         if not self._busy:
             self._serve_frames()
-        elif self._end == self._limit:
-            self._pause_reading()
+        else:
+            self._pause_if_full()
 
     def eof_received(self) -> None:
         self._closed = True
@@ -211,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if not turns:
                 self._start = start
+                self._pause_if_full()
                 self._server.loop.call_soon(self._next)
                 return
             turns -= 1
@@ -252,16 +253,15 @@ class Connection(asyncio.BufferedProtocol):
     def _pause_or_stop(self) -> None:
         if self._stopping:
             self.close()
-        elif self._end == self._limit:
-            self._pause_reading()
+        else:
+            self._pause_if_full()
 
     def _begin(self, answer: Exchange | list[Part]) -> bool:
         """Takes an answer in parts, or one that is still to come. True if it has been handed over already."""
         if isinstance(answer, Exchange):
             self._exchange = answer
             answer.finished = self._finished
-            if self._end == self._limit:
-                self._pause_reading()
+            self._pause_if_full()
             return False
         return self._write_parts(answer)
 
@@ -361,6 +361,10 @@ class Connection(asyncio.BufferedProtocol):
         larger[: self._end] = self._view[: self._end]
         self._view = larger
         self._limit = min(len(larger), 4 + _read_size(larger, 0)[0])
+
+    def _pause_if_full(self) -> None:
+        if self._end == self._limit:
+            self._pause_reading()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and not self._closed:

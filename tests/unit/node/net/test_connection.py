@@ -39,8 +39,8 @@ def test_a_request_in_single_bytes_is_served(net: Any) -> None:
     net.play(scenario)
 
 
-def test_many_requests_in_one_segment_are_answered_in_order(net: Any) -> None:
-    count = REQUESTS_PER_TURN * 20 + 7
+def test_more_requests_than_the_buffer_holds_are_answered_in_order(net: Any) -> None:
+    count = BASE_BYTES // 18 * 5 + REQUESTS_PER_TURN // 2
 
     async def scenario() -> None:
         async with net.run() as run:
