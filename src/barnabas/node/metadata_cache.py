@@ -1,19 +1,21 @@
 """Metadata answers, encoded once per image, version and listener.
 
 Clients ask for the same topics again and again, and an answer for thousands of partitions is long. So each topic is
-packed once, by hand, and kept until the image changes; an answer is its head, the kept topics that were asked for, and
-its end. Partitions with the same leader, epoch and replicas differ only in their index, so what follows the index is
-packed once for all of them: an answer for 2,000 partitions is packed anew in a few milliseconds.
+packed by hand, and kept: an answer is its head, the topics that were asked for, and its end. When the image changes,
+a kept topic is still right if its partitions are the very same objects, because a change replaces them; when brokers
+change, everything is packed anew. Partitions with the same leader, epoch and replicas differ only in their index, so
+what follows the index is packed once for all of them.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.controller.view import ImageView
-from barnabas.core.metadata.state import MetadataImage, PartitionState
+from barnabas.core.metadata.state import MetadataImage, PartitionState, TopicState
 from barnabas.core.security.model import OPERATIONS_NOT_ASKED_FOR
 from barnabas.node.requests import RawResponse
 from barnabas.wire.codec import put_uvarint
@@ -29,6 +31,7 @@ OPERATIONS_SINCE = 8
 FLEXIBLE_SINCE = 9
 IDS_SINCE = 10
 NULL_NAMES_SINCE = 12
+FORGOTTEN_MAX = 1000
 
 _error = struct.Struct(">h").pack
 _number = struct.Struct(">i").pack
@@ -37,23 +40,29 @@ _SMALL_COUNTS = [bytes([count + 1]) for count in range(127)]
 
 
 class MetadataCache:
-    """The encoded answers of one node; they are dropped when its image has changed."""
+    """The encoded answers of one node."""
 
     def __init__(self, node_id: int, cluster_id: str) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
-        self._offset = -1
         self._answers: dict[tuple[int, str], EncodedMetadata] = {}
 
     def encoded(self, image: MetadataImage, version: int, listener: str) -> EncodedMetadata:
-        if image.offset != self._offset:
-            self._offset = image.offset
-            self._answers.clear()
         answers = self._answers.get((version, listener))
-        if answers is None:
+        if answers is None or not answers.follow(image):
             answers = EncodedMetadata(image, version, listener, self._node_id, self._cluster_id)
             self._answers[version, listener] = answers
         return answers
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A packed topic, up to which image it is known to be right, and what it was packed of."""
+
+    packed: bytes
+    offset: int
+    topic_id: Uuid
+    partitions: list[PartitionState]
 
 
 class EncodedMetadata:
@@ -63,6 +72,8 @@ class EncodedMetadata:
         self.image = image
         self.version = version
         self.view = ImageView(image, listener)
+        self._offset = image.offset
+        self._brokers = image.brokers.copy()
         self._flexible = version >= FLEXIBLE_SINCE
         self._frame = MetadataResponse(
             brokers=[
@@ -72,10 +83,24 @@ class EncodedMetadata:
             cluster_id=cluster_id,
             controller_id=self.view.controller_id(node_id),
         )
-        self._topics: dict[str, bytes] = {}
+        self._topics: dict[str, _Kept] = {}
         self._partition_ends: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
         self._all_topics: bytes | None = None
         self._not_asked = self._topic_end(OPERATIONS_NOT_ASKED_FOR)
+
+    def follow(self, image: MetadataImage) -> bool:
+        """Goes on with an image that has changed; False if nothing of what is kept can be right any more."""
+        if image is self.image and image.offset == self._offset:
+            return True
+        if image is not self.image or image.brokers != self._brokers:
+            return False
+        self._offset = image.offset
+        self._all_topics = None
+        if len(self._topics) > 2 * len(image.topics) + FORGOTTEN_MAX:
+            self._topics = {name: kept for name, kept in self._topics.items() if name in image.topics}
+        if len(self._partition_ends) > FORGOTTEN_MAX:
+            self._partition_ends.clear()
+        return True
 
     def all_topics(self) -> RawResponse:
         """Every topic, without authorized operations."""
@@ -88,10 +113,12 @@ class EncodedMetadata:
 
     def topic(self, name: str, operations: int = OPERATIONS_NOT_ASKED_FOR) -> bytes:
         """A topic that exists."""
-        body = self._topics.get(name)
-        if body is None:
-            body = self._topics[name] = self._topic_body(name)
-        return body + (self._not_asked if operations == OPERATIONS_NOT_ASKED_FOR else self._topic_end(operations))
+        kept = self._topics.get(name)
+        if kept is None or kept.offset != self._offset:
+            kept = self._topics[name] = self._keep(name, kept)
+        if operations == OPERATIONS_NOT_ASKED_FOR:
+            return kept.packed
+        return kept.packed[: len(kept.packed) - len(self._not_asked)] + self._topic_end(operations)
 
     def refused(
         self,
@@ -114,8 +141,16 @@ class EncodedMetadata:
         start = end - len(self._count(0))
         return b"".join((frame[:start], self._count(len(topics)), *topics, frame[end:]))
 
-    def _topic_body(self, name: str) -> bytes:
+    def _keep(self, name: str, kept: _Kept | None) -> _Kept:
         topic = self.image.topics[name]
+        partitions = list(topic.partitions.values())
+        if kept is not None and kept.topic_id == topic.topic_id and kept.partitions == partitions:
+            kept.offset = self._offset
+            return kept
+        return _Kept(self._pack(topic), self._offset, topic.topic_id, partitions)
+
+    def _pack(self, topic: TopicState) -> bytes:
+        name = topic.name
         partitions = topic.partitions
         ends = self._partition_ends
         parts = [
@@ -136,6 +171,7 @@ class EncodedMetadata:
             if packed is None:
                 packed = ends[same] = self._partition(partition)
             parts += (packed[0], index.to_bytes(4), packed[1])
+        parts.append(self._not_asked)
         return b"".join(parts)
 
     def _topic_start(self, error: ErrorCode, name: str | None, topic_id: Uuid, internal: bool) -> bytes:

@@ -14,11 +14,13 @@ from barnabas.wire.messages.metadata import (
 )
 from barnabas.wire.records.metadata import (
     BrokerEndpoint,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
+from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 VERSIONS = range(14)
@@ -159,14 +161,74 @@ def test_operations_stand_where_they_are_asked_for(image: MetadataImage, version
     assert bytes_of(answers.answer([answers.topic("orders")])) == plain.encode(version)
 
 
-def test_answers_are_kept_until_the_image_changes(image: MetadataImage) -> None:
+def test_answers_are_kept_while_nothing_changes(image: MetadataImage) -> None:
     cache = MetadataCache(1, "cluster")
     first = cache.encoded(image, 13, "PLAINTEXT")
     assert cache.encoded(image, 13, "PLAINTEXT") is first
     assert first.all_topics().parts[0] is first.all_topics().parts[0]
     assert cache.encoded(image, 12, "PLAINTEXT") is not first
     assert cache.encoded(image, 13, "OTHER") is not first
-    image.replay(RemoveTopicRecord(topic_id=OFFSETS))
-    image.offset += 1
-    changed = cache.encoded(image, 13, "PLAINTEXT").all_topics()
-    assert bytes_of(changed) == expected(13, [expected_orders(13)]).encode(13)
+
+
+def changed(image: MetadataImage, *records: Record) -> None:
+    image.replay_all(records)
+    image.offset += len(records)
+
+
+def check(cache: MetadataCache, image: MetadataImage) -> None:
+    """What a cache answers is what one answers that has kept nothing."""
+    for version in (0, 7, 13):
+        kept = cache.encoded(image, version, "PLAINTEXT").all_topics()
+        assert bytes_of(kept) == bytes_of(encoded(image, version).all_topics())
+
+
+def test_a_topic_that_did_not_change_is_not_packed_again(image: MetadataImage) -> None:
+    cache = MetadataCache(1, "cluster")
+    before = cache.encoded(image, 13, "PLAINTEXT").topic("orders")
+    changed(image, TopicRecord(name="new", topic_id=Uuid(b"n" * 16)), partition(Uuid(b"n" * 16), 0, [1], 1))
+    assert cache.encoded(image, 13, "PLAINTEXT").topic("orders") is before
+
+
+def test_topics_that_come_change_and_go_are_told_as_they_are(image: MetadataImage) -> None:
+    cache = MetadataCache(1, "cluster")
+    check(cache, image)
+    again = Uuid(b"2" * 16)
+    for records in (
+        [TopicRecord(name="new", topic_id=Uuid(b"n" * 16)), partition(Uuid(b"n" * 16), 0, [1], 1)],
+        [PartitionChangeRecord(topic_id=ORDERS, partition_id=4, leader=1)],
+        [partition(ORDERS, 5, [1], 1)],
+        [RemoveTopicRecord(topic_id=OFFSETS)],
+        [RemoveTopicRecord(topic_id=ORDERS), TopicRecord(name="orders", topic_id=again), partition(again, 0, [1], 1)],
+        [TopicRecord(name="empty", topic_id=Uuid(b"e" * 16))],
+    ):
+        changed(image, *records)
+        check(cache, image)
+
+
+def test_when_a_broker_changes_everything_is_told_anew(image: MetadataImage) -> None:
+    cache = MetadataCache(1, "cluster")
+    check(cache, image)
+    changed(image, broker(2))
+    check(cache, image)
+    changed(image, broker(1, fenced=True))
+    check(cache, image)
+
+
+def test_another_image_is_another_answer(image: MetadataImage) -> None:
+    cache = MetadataCache(1, "cluster")
+    check(cache, image)
+    other = image.copy()
+    other.replay(RemoveTopicRecord(topic_id=ORDERS))
+    check(cache, other)
+
+
+def test_topics_long_gone_are_forgotten(image: MetadataImage) -> None:
+    cache = MetadataCache(1, "cluster")
+    for number in range(1500):
+        topic_id = Uuid(number.to_bytes(16, "big"))
+        changed(image, TopicRecord(name=f"t{number}", topic_id=topic_id), partition(topic_id, 0, [1], 1))
+        answers = cache.encoded(image, 13, "PLAINTEXT")
+        answers.topic(f"t{number}")
+        changed(image, RemoveTopicRecord(topic_id=topic_id))
+    cache.encoded(image, 13, "PLAINTEXT")
+    assert len(answers._topics) <= 1010
