@@ -41,9 +41,15 @@ def _without_command(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="command", help="one of the commands below")
+    parser.add_argument("command", metavar="command", help="one of the commands below")
     if not arguments:
         parser.print_help()
         return 2
-    parser.parse_args(arguments)
-    return 2
+    parser.error(_unknown_command(parser.parse_known_args(arguments)[0].command))
+
+
+def _unknown_command(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, n=1)
+    return f"there is no command {name}" + (f", is {close[0]} meant?" if close else f" among {', '.join(COMMANDS)}")

@@ -1,4 +1,7 @@
-"""Runs a node until it is asked to stop: Ctrl-C, SIGTERM, or the end of standard input."""
+"""Runs a node until it is asked to stop: Ctrl-C, SIGTERM or, for the nodes of tests, the end of the parent.
+
+A signal during the start ends the start; one during the stop changes nothing, because the stop is under way.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.errors import UsageError
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas")
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+PARENT_CHECK_S = 1.0
+
 
 def serve(
     configure: Callable[[dict[str, str]], BrokerConfig],
@@ -27,13 +33,13 @@ def serve(
     *,
     friendly: bool = False,
     ready_fd: int | None = None,
-    stop_on_eof: bool = False,
+    stop_with_parent: bool = False,
 ) -> int:
     from barnabas.node.configuration import ConfigError
     from barnabas.node.configuration.sources import parse_overrides
 
     logging.basicConfig(
-        level=os.environ.get("BARNABAS_LOG_LEVEL", "WARNING" if friendly else "INFO").upper(),
+        level=_log_level("WARNING" if friendly else "INFO"),
         format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)",
         stream=sys.stderr,
     )
@@ -43,16 +49,27 @@ def serve(
         raise UsageError(str(error)) from error
     for warning in config.warnings:
         log.warning(warning)
-    return _run(config, friendly, ready_fd, stop_on_eof)
+    return _run(config, friendly, ready_fd, stop_with_parent)
 
 
-def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_on_eof: bool) -> int:
+def _log_level(default: str) -> str:
+    level = os.environ.get("BARNABAS_LOG_LEVEL", default).upper()
+    if level not in LOG_LEVELS:
+        raise UsageError(f"BARNABAS_LOG_LEVEL={level} cannot be used: it must be one of {', '.join(LOG_LEVELS)}.")
+    return level
+
+
+def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_with_parent: bool) -> int:
     import uvloop
 
     from barnabas.node.node import StartError
 
     async def main() -> int:
-        return await _until_stopped(config, friendly, ready_fd, stop_on_eof)
+        stop = asyncio.Event()
+        _heed_signals(stop)
+        if stop_with_parent:
+            _heed_parent(stop)
+        return await _until_stopped(config, stop, friendly, ready_fd)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -61,16 +78,42 @@ def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_on_eof
         raise UsageError(str(error)) from error
 
 
-async def _until_stopped(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_on_eof: bool) -> int:
-    from barnabas.node.node import Node
-
-    stop = asyncio.Event()
+def _heed_signals(stop: asyncio.Event) -> None:
+    """Not by the loop, which would give the signals back when it closes: a second Ctrl-C may come as late as that."""
     loop = asyncio.get_running_loop()
+
+    def ask_to_stop(*_: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    if stop_on_eof:
-        loop.add_reader(sys.stdin.fileno(), stop.set)
-    node = await Node.start(config)
+        signal.signal(number, ask_to_stop)
+
+
+def _heed_parent(stop: asyncio.Event) -> None:
+    """The parent holds our standard input open; its forked children may do so for longer than it lives."""
+    loop = asyncio.get_running_loop()
+    parent = os.getppid()
+
+    def input_ended() -> None:
+        loop.remove_reader(sys.stdin.fileno())
+        stop.set()
+
+    def check_parent() -> None:
+        if os.getppid() == parent:
+            loop.call_later(PARENT_CHECK_S, check_parent)
+        else:
+            stop.set()
+
+    loop.add_reader(sys.stdin.fileno(), input_ended)
+    check_parent()
+
+
+async def _until_stopped(config: BrokerConfig, stop: asyncio.Event, friendly: bool, ready_fd: int | None) -> int:
+    stopping = asyncio.ensure_future(stop.wait())
+    node = await _started(config, stopping)
+    if node is None:
+        return 0
     gc.freeze()
     if friendly:
         _greet(node)
@@ -79,10 +122,9 @@ async def _until_stopped(config: BrokerConfig, friendly: bool, ready_fd: int | N
         os.write(ready_fd, json.dumps(ready).encode() + b"\n")
         os.close(ready_fd)
     failed = asyncio.ensure_future(node.failed.wait())
-    stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
     if friendly:
-        print("\nStopping ...", flush=True)
+        _say("\nStopping ...")
     await node.stop()
     for task in (failed, stopping):
         task.cancel()
@@ -91,9 +133,29 @@ async def _until_stopped(config: BrokerConfig, friendly: bool, ready_fd: int | N
     return 0
 
 
+async def _started(config: BrokerConfig, stopping: asyncio.Future[Any]) -> Node | None:
+    """None if it was asked to stop before it was up."""
+    from barnabas.node.node import Node
+
+    starting: asyncio.Future[Any] = asyncio.ensure_future(Node.start(config))
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+    return None if starting.cancelled() else starting.result()
+
+
 def _greet(node: Node) -> None:
-    print(f"Barnabas is up: node {node.node_id} of cluster {node.cluster_id}")
+    _say(f"Barnabas is up: node {node.node_id} of cluster {node.cluster_id}")
     for line in node.describe_listeners():
-        print(f"  {line}")
-    print(f"  data in {', '.join(map(str, node.config.log_dirs))}")
-    print("Ctrl-C stops it.", flush=True)
+        _say(f"  {line}")
+    _say(f"  data in {', '.join(map(str, node.config.log_dirs))}")
+    _say("Ctrl-C stops it.")
+
+
+def _say(text: str) -> None:
+    """The node outlives whoever reads what it says."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,7 +16,7 @@ def run(arguments: list[str]) -> int:
         "--override", action="append", default=[], metavar="KEY=VALUE", help="wins over environment and file"
     )
     start.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
-    start.add_argument("--stop-on-eof", action="store_true", help=argparse.SUPPRESS)
+    start.add_argument("--stop-with-parent", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
 
     from barnabas.node.configuration.sources import load
@@ -25,5 +25,5 @@ def run(arguments: list[str]) -> int:
         lambda overrides: load(options.file, overrides=overrides),
         options.override,
         ready_fd=options.ready_fd,
-        stop_on_eof=options.stop_on_eof,
+        stop_with_parent=options.stop_with_parent,
     )

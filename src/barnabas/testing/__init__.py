@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.testing.node import Node as Node
+    from barnabas.testing.node import StartFailed as StartFailed
 
-__all__ = ["Node"]
+__all__ = ["Node", "StartFailed"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Node":
-        from barnabas.testing.node import Node
+    if name in __all__:
+        from barnabas.testing import node
 
-        return Node
+        return getattr(node, name)
     raise AttributeError(name)

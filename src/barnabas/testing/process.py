@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+LAST_WORDS_CHARACTERS = 2000
+
 
 class StartFailed(Exception):
-    """The node did not come up; the message holds what it said."""
+    """The node did not come up; the message is what it said."""
 
 
 class NodeProcess:
-    """The child ends when our end of its standard input closes, so that it never outlives the test run."""
+    """The child ends with us, whatever ends us: our end of its standard input closes, and it has another parent."""
 
     def __init__(self, arguments: list[str], log_path: Path, timeout_s: float) -> None:
-        self.log_path = log_path
+        self._log_path = log_path
         ready_read, ready_write = os.pipe()
         command = [sys.executable, "-m", "barnabas", "server", "start", *arguments]
-        with open(log_path, "ab") as log:
-            self._child = subprocess.Popen(
-                [*command, "--ready-fd", str(ready_write), "--stop-on-eof"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=(ready_write,),
-                start_new_session=True,
-            )
-        os.close(ready_write)
+        try:
+            with open(log_path, "ab") as log:
+                self._log_start = log.tell()
+                self._child = subprocess.Popen(
+                    [*command, "--ready-fd", str(ready_write), "--stop-with-parent"],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    env=environment(os.environ),
+                    pass_fds=(ready_write,),
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(ready_read)
+            raise
+        finally:
+            os.close(ready_write)
         try:
             self.ready = self._wait_ready(ready_read, timeout_s)
+        except BaseException:
+            self.kill()
+            raise
         finally:
             os.close(ready_read)
 
@@ -53,19 +67,22 @@ class NodeProcess:
         while not said.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                self.kill()
-                raise StartFailed(f"the node was not ready within {timeout_s} s: {self._last_words()}")
+                raise StartFailed(f"the node was not ready within {timeout_s} s; it said: {self._last_words()}")
             chunk = os.read(pipe, 65536)
             if not chunk:
                 self._child.wait()
-                self._close()
                 raise StartFailed(self._last_words())
             said += chunk
         ready: dict[str, Any] = json.loads(said)
         return ready
 
     def _last_words(self) -> str:
-        return self.log_path.read_text(errors="replace").strip()[-2000:] or f"exit code {self._child.poll()}"
+        """The sentence for which the node has not started or, if it has none, what it has printed since its start."""
+        with open(self._log_path, "rb") as log:
+            log.seek(self._log_start)
+            said = log.read().decode(errors="replace").strip()
+        sentence = re.search(r"^barnabas server: (.*)\Z", said, re.MULTILINE)
+        return sentence[1] if sentence else said[-LAST_WORDS_CHARACTERS:] or f"exit code {self._child.poll()}"
 
     def stop(self, timeout_s: float) -> int:
         if self.running:
@@ -86,3 +103,9 @@ class NodeProcess:
     def _close(self) -> None:
         if self._child.stdin:
             self._child.stdin.close()
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """Ours without what would configure the node, and without the current directory in the way of its imports."""
+    kept = {name: text for name, text in ours.items() if not name.startswith("KAFKA_") and name != "CLUSTER_ID"}
+    return kept | {"PYTHONSAFEPATH": "1"}
