@@ -61,7 +61,7 @@ class Definition:
     """One key. `from_broker` names the broker's keys that stand in for a topic's or group's where it has none of its
     own, the strongest first, each with the factor that turns its unit into ours."""
 
-    __slots__ = ("check", "default", "doc", "from_broker", "internal", "name", "required", "type", "update")
+    __slots__ = ("check", "default", "doc", "from_broker", "internal", "name", "type", "update")
 
     def __init__(
         self,
@@ -72,7 +72,6 @@ class Definition:
         check: Check | None = None,
         *,
         update: Update = READ_ONLY,
-        required: bool = False,
         internal: bool = False,
         from_broker: tuple[tuple[str, int], ...] = (),
     ) -> None:
@@ -82,7 +81,6 @@ class Definition:
         self.doc = doc
         self.check = check
         self.update = update
-        self.required = required
         self.internal = internal
         self.from_broker = from_broker
 

@@ -79,6 +79,28 @@ def test_nothing_but_variables() -> None:
     assert config.warnings == ()
 
 
+def test_variables_of_a_course_from_the_days_of_zookeeper() -> None:
+    config = load(
+        environ={
+            "KAFKA_BROKER_ID": "1",
+            "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092,PLAINTEXT_HOST://localhost:9092",
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "KAFKA_JMX_PORT": "9101",
+        }
+    )
+    assert [str(each) for each in config.listeners] == [
+        "PLAINTEXT://0.0.0.0:29092",
+        "PLAINTEXT_HOST://0.0.0.0:9092",
+        "CONTROLLER://127.0.0.1:0",
+    ]
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.warnings == ("zookeeper.connect is ignored: no ZooKeeper is needed.",)
+    config.require_supported()
+
+
 def test_a_single_variable_is_enough() -> None:
     config = load(environ={"KAFKA_NUM_PARTITIONS": "6"})
     assert (config.node_id, config.num_partitions) == (1, 6)

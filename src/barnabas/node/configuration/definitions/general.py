@@ -79,7 +79,6 @@ DEFINITIONS: tuple[Definition, ...] = (
         None,
         "The number by which this node is known in the cluster, unique among all brokers and controllers.",
         at_least(0),
-        required=True,
     ),
     Definition(
         "num.io.threads",
@@ -95,7 +94,6 @@ DEFINITIONS: tuple[Definition, ...] = (
         None,
         "What this process is: broker, controller, or both when the two are listed.",
         some_of("broker", "controller"),
-        required=True,
     ),
     Definition(
         "server.max.startup.time.ms",

@@ -23,7 +23,6 @@ DEFINITIONS: tuple[Definition, ...] = (
         None,
         "Which listeners belong to the controllers; a broker uses the first to reach them.",
         some_entries,
-        required=True,
     ),
     Definition(
         "controller.performance.always.log.threshold.ms",
