@@ -1,5 +1,6 @@
 """Fetch: offsets, limits, sessions, ids and epochs."""
 
+import time
 from typing import Any
 
 import pytest
@@ -158,14 +159,25 @@ class Session:
         self.both = both
         self.version = version
         self.ids = {side.name: 0 for side in both.sides}
-        self.opened = False
+        self.topic_ids: dict[tuple[str, str], Uuid] = {}
+
+    def topic_id(self, side: Any, topic: str) -> Uuid:
+        """Remembered, so that a topic can be asked for after it has gone."""
+        if self.version < 13:
+            return ZERO_UUID
+        if (side.name, topic) not in self.topic_ids:
+            self.topic_ids[side.name, topic] = side.topic_id(topic)
+        return self.topic_ids[side.name, topic]
 
     def ask(self, topics: dict[str, list[FetchPartition]], epoch: int, **rest: Any) -> Any:
         """The session's id is filled in per side; the answer of a first request gives it."""
         rest = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20, **rest}
 
         def asked(side: Any) -> FetchRequest:
-            wanted = [FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()]
+            wanted = [
+                FetchTopic(topic=topic, topic_id=self.topic_id(side, topic), partitions=parts)
+                for topic, parts in topics.items()
+            ]
             return FetchRequest(session_id=self.ids[side.name], session_epoch=epoch, topics=wanted, **rest)
 
         answer = self.both.same(asked, self.version)
@@ -251,3 +263,69 @@ def test_a_deleted_topic_in_a_session_by_name(both: Any) -> None:
     session.ask({topic: [part(2)]}, 0)
     both.delete_topic(topic)
     session.ask({}, 1)
+
+
+@pytest.mark.parametrize("version", [13, 16, 18])
+def test_a_session_by_id(both: Any, version: int) -> None:
+    first, second = filled(both, 2), filled(both, 2)
+    session = Session(both, version)
+    session.ask({first: [part(0)], second: [part(2)]}, 0)
+    session.ask({first: [part(2)]}, 1)
+    both.fill(second, 1)
+    session.ask({}, 2)
+    session.ask({second: [part(3), part(0, partition=4)]}, 3)
+    session.ask({}, 4)
+
+
+def test_a_deleted_topic_in_a_session_by_id(both: Any) -> None:
+    topic = filled(both, 2)
+    session = Session(both, 16)
+    session.ask({topic: [part(2)]}, 0)
+    both.delete_topic(topic)
+    session.ask({}, 1)
+    session.ask({topic: [part(2)]}, 2)
+
+
+def test_a_session_by_name_is_not_continued_by_id(both: Any) -> None:
+    topic = filled(both, 2)
+    session = Session(both)
+    session.ask({topic: [part(0)]}, 0)
+    session.version = 13
+    session.ask({}, 1)
+
+
+def test_the_isolation_level_may_change_within_a_session(both: Any) -> None:
+    topic = filled(both, 2)
+    session = Session(both)
+    session.ask({topic: [part(0)]}, 0, isolation_level=1)
+    session.ask({}, 1, isolation_level=0)
+    session.ask({topic: [part(2)]}, 2, isolation_level=1)
+    session.ask({}, 3, isolation_level=0)
+
+
+def test_an_unknown_isolation_level(both: Any) -> None:
+    topic = filled(both, 1)
+    both.same(lambda side: fetch("", id=side.topic_id(topic), isolation_level=7), 13)
+
+
+def test_records_compressed_with_zstd_are_given_to_every_version(both: Any) -> None:
+    topic = filled(both, 2, compression_type="zstd")
+    for version in (4, 9, 10, 12):
+        both.same(fetch(topic), version, ignoring={"records"})
+
+
+def test_partitions_with_data_are_served_in_turn(both: Any) -> None:
+    topic = both.topic(partitions=3)
+    for partition in range(3):
+        both.fill(topic, 4, partition=partition)
+    session = Session(both)
+    session.ask({topic: [part(partition=number) for number in range(3)]}, 0, max_bytes=BATCH_BYTES)
+    for epoch in range(1, 6):
+        session.ask({}, epoch, max_bytes=BATCH_BYTES)
+
+
+def test_a_partition_that_is_not_there_does_not_shorten_the_wait(both: Any) -> None:
+    topic = both.topic()
+    began = time.monotonic()
+    both.same(fetch(topic, part(), part(partition=7), max_wait_ms=300), 12)
+    assert time.monotonic() - began >= 0.3 * len(both.sides) - 0.05

@@ -156,8 +156,12 @@ class CachedPartition(PartitionFetch):
         if self.partition is not None:
             self.partition.watchers.pop(self, None)
 
-    def settle(self, end_offset: int) -> bool:
-        """Notes what the client is told now; whether there is anything to tell. `end_offset`: how far it may read."""
+    def settle(self, end_offset: int, *, first: bool = False) -> bool:
+        """Notes what the client is told now; whether there is anything to tell.
+
+        `end_offset`: how far the client may read. `first`: the answer that creates the session, which gives everybody's
+        place in the line.
+        """
         failed = self.error_code != 0 or self.diverging_epoch is not None
         news = (
             failed
@@ -173,7 +177,7 @@ class CachedPartition(PartitionFetch):
         if not failed and self.fetch_offset >= end_offset:
             self.is_dirty = False
             session.dirty.pop(self, None)
-        elif len(self.records) > 0:
+        elif len(self.records) > 0 and not first:
             session.dirty.pop(self, None)
             session.dirty[self] = None
         return news

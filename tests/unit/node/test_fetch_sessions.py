@@ -140,6 +140,14 @@ def test_who_was_served_goes_to_the_end_of_the_line(sessions: FetchSessions) -> 
     assert list(session.dirty) == [second, third, first]
 
 
+def test_the_first_answer_gives_everybody_its_place(sessions: FetchSessions) -> None:
+    session = created(sessions, 2)
+    first, second = session.partitions.values()
+    first.records = b"x"
+    first.settle(10, first=True)
+    assert list(session.dirty) == [first, second]
+
+
 def test_a_partition_that_is_renewed_is_looked_at(sessions: FetchSessions) -> None:
     session = created(sessions, 2)
     for each in list(session.dirty):

@@ -1,6 +1,6 @@
 """Fetch, versions 4 to 18: whole batches of partitions that this node leads, at once or when enough have arrived.
 
-5 brought the log start offset, 7 fetch sessions, 9 the leader epoch, 10 zstd, 11 the rack, 12 compact encoding and the
+5 brought the log start offset, 7 fetch sessions, 9 the leader epoch, 11 the rack, 12 compact encoding and the
 diverging epoch, 13 topics by id, 15 the replica's epoch, 16 endpoints of other leaders, 17 and 18 what only replicas
 say.
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from barnabas.node.node import Node
 
 TOPIC_IDS_SINCE = 13
-ZSTD_SINCE = 10
 STORAGE_ERRORS_SINCE = 6
 REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
@@ -266,8 +265,8 @@ class _Fetch:
         fetches = [*self._readable, *self._unreadable] if self._unreadable else self._readable
         endpoints: dict[int, NodeEndpoint] = {}
         for fetch in fetches:
-            if fetch.error_code or version < ZSTD_SINCE:
-                self._look_again(fetch, version, endpoints)
+            if fetch.error_code:
+                self._explain(fetch, version, endpoints)
         session = self._session
         if session is not None:
             if session.epoch != self._epoch:
@@ -278,19 +277,17 @@ class _Fetch:
             session = self._node.fetch_sessions.create(cached, len(cached), self._by_id, self._read_committed)
             if session is not None:
                 for fetch in fetches:
-                    self._settle(fetch)
+                    self._settle(fetch, first=True)
         session_id = INVALID_SESSION_ID if session is None else session.id
         return pack_answer(version, session_id, fetches, 0, list(endpoints.values()))
 
-    def _settle(self, fetch: PartitionFetch) -> bool:
+    def _settle(self, fetch: PartitionFetch, *, first: bool = False) -> bool:
         assert isinstance(fetch, CachedPartition)
-        return fetch.settle(0 if fetch.partition is None else fetch.partition.readable_end(self._read_committed))
+        end_offset = 0 if fetch.partition is None else fetch.partition.readable_end(self._read_committed)
+        return fetch.settle(end_offset, first=first)
 
-    def _look_again(self, fetch: PartitionFetch, version: int, endpoints: dict[int, NodeEndpoint]) -> None:
-        """What depends on who asks and in which version."""
-        partition = fetch.partition
-        if version < ZSTD_SINCE and partition is not None and partition.log.config.compression_type == "zstd":
-            fetch.fail(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])
+    def _explain(self, fetch: PartitionFetch, version: int, endpoints: dict[int, NodeEndpoint]) -> None:
+        """An error as the version can say it, with the leader where this node is not it."""
         if fetch.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERRORS_SINCE:
             fetch.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if version >= ENDPOINTS_SINCE and fetch.error_code in (
