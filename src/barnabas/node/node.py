@@ -120,6 +120,14 @@ class Node:
         log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, "; ".join(self.describe_listeners()))
 
     def _lock_directories(self) -> None:
+        try:
+            self._take_directories()
+        except FileExistsError as error:
+            raise StartError(f"{error.filename} is to be a log directory and is a file") from error
+        except OSError as error:
+            raise StartError(f"A log directory cannot be used: {error.filename}: {error.strerror}") from error
+
+    def _take_directories(self) -> None:
         config = self.config
         self.log_dirs = LogDirs(
             config.log_dirs,
@@ -249,6 +257,9 @@ class Node:
     # Stop
 
     async def stop(self) -> None:
+        # A fetch that waits for records is answered without them, once its connection knows that this is the last one.
+        for partition in self.partitions:
+            partition.wake_all()
         await self.server.stop()
         await self.partitions.stop()
         await self.controller.stop()
