@@ -3,8 +3,9 @@
 Theory. A session remembers, per partition, what the client wants and what it was told last. The partitions that may
 have news are its `dirty` ones; only these are looked at when the next request comes, so one busy partition among a
 thousand idle ones costs one look. A partition is dirty from the moment it is added, renewed by a request, appended to
-or changed, until an answer has found it without error and read to its end. It watches its partition all the time; a
-fetch that waits in the session therefore needs no entry of its own per partition.
+or changed, until an answer has found it without error and read to its end. While it is clean it watches its partition,
+and is told once; a fetch that waits in the session needs no entry of its own for it, only for the dirty ones. So a
+session that nobody uses any more costs an append nothing.
 
 Legal transitions of a session
 - A request with epoch 0 creates it, if there is room, with epoch 1; it closes the session whose id it names.
@@ -94,9 +95,11 @@ class PartitionFetch:
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
 
-    def advanced(self, size_bytes: int, stable_bytes: int) -> None:
-        if self.waiting is not None:
-            self.count(self.waiting, size_bytes, stable_bytes)
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
+        if self.waiting is None:
+            return False
+        self.count(self.waiting, size_bytes, stable_bytes)
+        return True
 
     def changed(self) -> None:
         if self.waiting is not None:
@@ -122,14 +125,14 @@ class CachedPartition(PartitionFetch):
         self.told_high_watermark = UNKNOWN_OFFSET
         self.told_log_start_offset = UNKNOWN_OFFSET
 
-    def advanced(self, size_bytes: int, stable_bytes: int) -> None:
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
         session = self.session
         if session is None:
-            super().advanced(size_bytes, stable_bytes)
-            return
+            return super().advanced(size_bytes, stable_bytes)
         self.mark()
         for waiting in session.waiting:
             self.count(waiting, size_bytes, stable_bytes)
+        return bool(session.waiting)
 
     def changed(self) -> None:
         session = self.session
@@ -146,11 +149,10 @@ class CachedPartition(PartitionFetch):
             self.available_bytes = 0
             self.session.dirty[self] = None
 
-    def found(self, partition: Partition) -> None:
-        """Watched from now on, unless the session has been closed meanwhile."""
-        self.partition = partition
-        if self.session is not None and self.session.is_open:
-            partition.watchers[self] = None
+    def watch(self) -> None:
+        """From now on until the first news, or as long as a request waits; unless the session has been closed."""
+        if self.partition is not None and self.session is not None and self.session.is_open:
+            self.partition.watchers[self] = None
 
     def release(self) -> None:
         if self.partition is not None:
@@ -177,6 +179,7 @@ class CachedPartition(PartitionFetch):
         if not failed and self.fetch_offset >= end_offset:
             self.is_dirty = False
             session.dirty.pop(self, None)
+            self.watch()
         elif len(self.records) > 0 and not first:
             session.dirty.pop(self, None)
             session.dirty[self] = None
@@ -213,8 +216,6 @@ class FetchSession:
         cached.session = self
         self.partitions[cached.topic_key, cached.index] = cached
         cached.mark()
-        if cached.partition is not None:
-            cached.found(cached.partition)
 
     def renew(self, topic_key: TopicKey, asked: FetchPartition) -> None:
         cached = self.partitions.get((topic_key, asked.partition))

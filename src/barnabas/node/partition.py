@@ -105,8 +105,7 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """By DeleteRecords or retention: sessions tell their clients with the next answer, nobody is woken."""
-        for watcher in self.watchers:
-            watcher.advanced(0, 0)
+        self._tell(0, 0)
 
     def wake_all(self) -> None:
         for watcher in self.watchers:
@@ -181,8 +180,13 @@ class Partition:
             self._undecided_bytes = 0
         else:
             self._undecided_bytes += size_bytes
-        for watcher in self.watchers:
-            watcher.advanced(size_bytes, stable_bytes)
+        if self.watchers:
+            self._tell(size_bytes, stable_bytes)
+
+    def _tell(self, size_bytes: int, stable_bytes: int) -> None:
+        satisfied = [watcher for watcher in self.watchers if not watcher.advanced(size_bytes, stable_bytes)]
+        for watcher in satisfied:
+            del self.watchers[watcher]
 
     def read(
         self,

@@ -17,8 +17,11 @@ from barnabas.wire.errors import ErrorCode
 
 
 class Watcher(Protocol):
-    def advanced(self, size_bytes: int, stable_bytes: int) -> None:
-        """So many more bytes lie below the high watermark, and so many more below the last stable offset."""
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
+        """So many more bytes lie below the high watermark, and so many more below the last stable offset.
+
+        False: this was enough, the watcher is not told again.
+        """
 
     def changed(self) -> None:
         """Leader, epoch or existence of the partition are no longer what they were."""
@@ -113,9 +116,11 @@ class PendingAcknowledgement:
         self.error = ErrorCode.REQUEST_TIMED_OUT
         partition.watchers[self] = None
 
-    def advanced(self, size_bytes: int, stable_bytes: int) -> None:
-        if self.partition.high_watermark >= self._required_offset:
-            self._decide(self.partition.acknowledgement_error(self._leader_epoch))
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
+        if self.partition.high_watermark < self._required_offset:
+            return True
+        self._decide(self.partition.acknowledgement_error(self._leader_epoch))
+        return False
 
     def changed(self) -> None:
         """Another leader may keep these records or not: the client has to ask it."""

@@ -24,8 +24,9 @@ class WatchedPartition:
         self.watchers: dict[Watcher, None] = {}
 
     def advance(self, size_bytes: int) -> None:
-        for watcher in self.watchers:
-            watcher.advanced(size_bytes, size_bytes)
+        for watcher in list(self.watchers):
+            if not watcher.advanced(size_bytes, size_bytes):
+                del self.watchers[watcher]
 
 
 @pytest.fixture
@@ -64,7 +65,8 @@ def created(sessions: FetchSessions, count: int = 1) -> FetchSession:
 def watch(session: FetchSession) -> list[WatchedPartition]:
     partitions = [WatchedPartition() for _ in session.partitions]
     for each, partition in zip(session.partitions.values(), partitions, strict=True):
-        each.found(partition)  # type: ignore[arg-type]
+        each.partition = partition  # type: ignore[assignment]
+        each.watch()
     return partitions
 
 
@@ -197,6 +199,20 @@ def test_a_waiting_fetch_hears_of_bytes_in_any_partition_of_its_session(sessions
         assert [each.index for each in session.dirty] == [7, 999]
 
     asyncio.run(story())
+
+
+def test_a_session_that_nobody_uses_costs_an_append_nothing(sessions: FetchSessions) -> None:
+    session = created(sessions)
+    (partition,) = watch(session)
+    (each,) = session.partitions.values()
+    read(each)
+    assert list(partition.watchers) == [each]
+    partition.advance(10)
+    assert not partition.watchers
+    assert list(session.dirty) == [each]
+    each.fetch_offset = 1
+    read(each, end=1)
+    assert list(partition.watchers) == [each]
 
 
 def test_a_closed_session_wakes_who_waits_and_watches_nothing(sessions: FetchSessions) -> None:

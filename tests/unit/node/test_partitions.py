@@ -78,18 +78,20 @@ def refusal(call: Callable[[], object]) -> ErrorCode:
 class Notes:
     """A watcher that writes down what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: int) -> None:
         self.told: list[Any] = []
+        self.patience = patience
 
-    def advanced(self, size_bytes: int, stable_bytes: int) -> None:
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
         self.told.append((size_bytes, stable_bytes))
+        return len(self.told) < self.patience
 
     def changed(self) -> None:
         self.told.append("changed")
 
 
-def watch(partition: Partition) -> Notes:
-    notes = Notes()
+def watch(partition: Partition, patience: int = 100) -> Notes:
+    notes = Notes(patience)
     partition.watchers[notes] = None
     return notes
 
@@ -116,6 +118,13 @@ def test_an_append_is_committed_read_and_told_at_once(tmp_path: Path) -> None:
         0,
         appended.size,
     )
+
+
+def test_a_watcher_that_has_heard_enough_is_not_told_again(tmp_path: Path) -> None:
+    partition = opened(tmp_path)
+    satisfied, patient = watch(partition, patience=1), watch(partition)
+    fill(partition, 3)
+    assert (len(satisfied.told), len(patient.told)) == (1, 3)
 
 
 def test_a_duplicate_is_told_to_nobody(tmp_path: Path) -> None:

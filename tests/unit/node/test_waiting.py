@@ -25,8 +25,9 @@ class WatchedPartition:
 
     def advance(self, size_bytes: int, *, stable_bytes: int | None = None, to: int = 0) -> None:
         self.high_watermark = to
-        for watcher in self.watchers:
-            watcher.advanced(size_bytes, size_bytes if stable_bytes is None else stable_bytes)
+        for watcher in list(self.watchers):
+            if not watcher.advanced(size_bytes, size_bytes if stable_bytes is None else stable_bytes):
+                del self.watchers[watcher]
 
 
 def fetch_of(partition: WatchedPartition, waiting: WaitingFetch, max_bytes: int = 1000) -> PartitionFetch:

@@ -208,10 +208,7 @@ class _Fetch:
                 fetch.partition = None
                 self._refuse(fetch, error)
                 return False
-            if isinstance(fetch, CachedPartition):
-                fetch.found(partition)
-            else:
-                fetch.partition = partition
+            fetch.partition = partition
         if not self._context.may(Operation.READ, Resource.topic(partition.topic)):
             fetch.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
             return False
@@ -241,6 +238,8 @@ class _Fetch:
         session = self._session
         if session is not None:
             session.waiting.append(waiting)
+            for cached in session.dirty:
+                cached.watch()
             try:
                 await waiting.until_woken(timeout_ms)
             finally:
