@@ -45,14 +45,6 @@ Entries = list[DescribeConfigsResourceResult]
 
 def topic_entries(topics: TopicConfigs, image: MetadataImage, topic: str, wanted: Wanted) -> Entries:
     own = image.configs.get((TOPIC_RESOURCE, topic), {})
-    if own or wanted.keys:
-        return _topic_entries(topics, image, topic, own, wanted)
-    return topics.remembered(image, wanted, lambda: _topic_entries(topics, image, topic, own, wanted))
-
-
-def _topic_entries(
-    topics: TopicConfigs, image: MetadataImage, topic: str, own: Mapping[str, str], wanted: Wanted
-) -> Entries:
     definitions, broker, values = topic_definitions(), topics.broker(image), topics.values(image, topic)
     shown = (name for name, each in definitions.items() if not each.internal or name in own)
     entries = []

@@ -80,7 +80,7 @@ def load(
     if path is None and not variables:
         properties = dict(DEFAULT_PROPERTIES)
         if "listeners" in (overrides or {}):
-            del properties["advertised.listeners"]
+            del properties["advertised.listeners"], properties["controller.listener.names"]
     properties |= variables
     properties |= overrides or {}
     if "listeners" not in properties and "advertised.listeners" in variables:

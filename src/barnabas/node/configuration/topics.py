@@ -15,6 +15,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import CreatableTopicConfigs
 
 T = TypeVar("T")
+REMEMBERED_MAX = 4096
 
 
 class TopicConfigs:
@@ -45,11 +46,13 @@ class TopicConfigs:
         return self._defaults
 
     def remembered(self, image: MetadataImage, key: object, make: Callable[[], T]) -> T:
-        """What is the same for all topics without configs of their own, made once until the broker's keys change."""
+        """What depends on nothing but the broker's keys and `key`, made once until they change."""
         self.defaults(image)
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        found: T = self._remembered[key]
+        found: T | None = self._remembered.get(key)
+        if found is None:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            found = self._remembered[key] = make()
         return found
 
     def values(self, image: MetadataImage, topic: str) -> dict[str, Value]:

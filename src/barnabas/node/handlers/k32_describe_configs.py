@@ -9,6 +9,7 @@ of Python.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
@@ -27,7 +28,8 @@ from barnabas.node.configuration.description import (
     topic_entries,
 )
 from barnabas.node.configuration.loggers import logger_levels
-from barnabas.node.requests import RequestContext
+from barnabas.node.configuration.packing import Packer
+from barnabas.node.requests import RawResponse, RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -40,11 +42,12 @@ if TYPE_CHECKING:
     from barnabas.node.node import Node
 
 
-async def handle(context: RequestContext, request: DescribeConfigsRequest, node: Node) -> DescribeConfigsResponse:
+async def handle(context: RequestContext, request: DescribeConfigsRequest, node: Node) -> RawResponse:
     for resource in request.resources:
         if resource.resource_type not in DESCRIBABLE:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"There are no configs of type {resource.resource_type}.")
-    return DescribeConfigsResponse(results=[_result(context, request, each, node) for each in request.resources])
+    packer = Packer(context.api_version)
+    return packer.response([_result(context, request, each, node, packer) for each in request.resources])
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
@@ -61,29 +64,51 @@ def _refused(resource: DescribeConfigsResource, error: KafkaError) -> DescribeCo
 
 
 def _result(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource, node: Node
-) -> DescribeConfigsResult:
-    wanted = Wanted(
-        frozenset(resource.configuration_keys or ()), request.include_synonyms, request.include_documentation
-    )
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    node: Node,
+    packer: Packer,
+) -> bytes:
+    kind, name = resource.resource_type, resource.resource_name
+    keys = frozenset(resource.configuration_keys or ())
+    wanted = Wanted(keys, request.include_synonyms, request.include_documentation)
     try:
-        context.authorize(Operation.DESCRIBE_CONFIGS, secured_by(resource.resource_type, resource.resource_name))
-        configs = _describe(resource.resource_type, resource.resource_name, wanted, node)
+        context.authorize(Operation.DESCRIBE_CONFIGS, secured_by(kind, name))
+        if kind == TOPIC_RESOURCE:
+            return _topic(name, wanted, node, packer)
+        configs = _describe(kind, name, wanted, node)
     except KafkaError as error:
-        return _refused(resource, error)
-    return DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=configs
-    )
+        return packer.result(_refused(resource, error))
+    return packer.result(DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs))
+
+
+def _topic(name: str, wanted: Wanted, node: Node, packer: Packer) -> bytes:
+    image, topics = node.image, node.topic_configs
+    if error := name_error(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
+    if name not in image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def packed(of_topic: str, *only: str) -> dict[str, bytes]:
+        chosen = wanted._replace(keys=frozenset(only))
+        return {each.name: packer.entry(each) for each in topic_entries(topics, image, of_topic, chosen)}
+
+    shape = (packer.version, wanted.synonyms, wanted.documentation)
+    entries = topics.remembered(image, shape, lambda: packed(""))
+    own = image.configs.get((TOPIC_RESOURCE, name))
+    if not own and not wanted.keys:
+        tail = topics.remembered(image, (shape, "tail"), lambda: packer.tail(list(entries.values())))
+        return packer.head(name) + tail
+    if own:
+        entries = entries.copy()
+        for key, text in own.items():
+            entries |= topics.remembered(image, (shape, key, text), partial(packed, name, key))
+    return packer.topic(name, [entries[key] for key in wanted.of(entries)])
 
 
 def _describe(kind: int, name: str, wanted: Wanted, node: Node) -> Entries:
     image, topics = node.image, node.topic_configs
-    if kind == TOPIC_RESOURCE:
-        if error := name_error(name):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
-        if name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic_entries(topics, image, name, wanted)
     if kind == BROKER_RESOURCE:
         if not name:
             return default_broker_entries(topics.broker(image), wanted)

@@ -88,15 +88,6 @@ def test_synonyms_and_documentation_come_on_demand() -> None:
     assert synonyms(full) == [("log.flush.interval.messages", "9223372036854775807", 5)]
 
 
-def test_topics_that_say_nothing_are_described_once_until_the_brokers_keys_change() -> None:
-    topics, image = TopicConfigs(configured()), MetadataImage()
-    first = topic_entries(topics, image, "a", ALL)
-    assert topic_entries(topics, image, "b", ALL) is first
-    image.configs[4, ""] = {"log.segment.bytes": "20"}
-    entries = {each.name: each.value for each in topic_entries(topics, image, "b", ALL)}
-    assert entries["segment.bytes"] == "20"
-
-
 def test_a_broker_shows_everything_it_was_given_and_hides_what_may_be_secret() -> None:
     broker = configured(ssl_keystore_password="secret", some_plugin="token", num_partitions="3")
     entries = {each.name: each for each in broker_entries(broker, ALL)}
