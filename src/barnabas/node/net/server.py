@@ -22,6 +22,8 @@ log = logging.getLogger("barnabas.net")
 
 TICK_S = 1.0
 STOP_GRACE_S = 1.0
+# Kafka's default of 50 is soon full when many clients come back at once, and who finds it full waits for a second.
+LEAST_BACKLOG = 1024
 ABORT_WAIT_S = 1.0
 
 
@@ -87,7 +89,9 @@ class Server:
             return Connection(self, self.dispatcher, session)
 
         self._servers.append(
-            await self.loop.create_server(accept, sock=bound, backlog=self.settings.backlog, start_serving=serve)
+            await self.loop.create_server(
+                accept, sock=bound, backlog=max(self.settings.backlog, LEAST_BACKLOG), start_serving=serve
+            )
         )
         self.listeners.append(opened)
         return opened
