@@ -165,6 +165,11 @@ class Partition:
                     self._advanced(self._take_committed())
         return appended
 
+    def follower_at(self, replica_id: int, end_offset: int) -> None:
+        """A follower has everything below this offset."""
+        if self.replication.follower_at(replica_id, end_offset):
+            self._advanced(self._take_committed())
+
     def _take_committed(self) -> int:
         size = 0
         while self._uncommitted and self._uncommitted[0][0] <= self.replication.high_watermark:

@@ -143,9 +143,10 @@ def test_nothing_is_read_above_the_high_watermark(tmp_path: Path) -> None:
     fill(partition, 4)
     assert (partition.high_watermark, notes.told) == (0, [])
     assert read(partition, asked()).records == b""
-    assert partition.replication.follower_at(2, 3)
+    partition.follower_at(2, 3)
     found = read(partition, asked())
     assert (found.high_watermark, len(found.records)) == (3, 3 * len(ONE))
+    assert notes.told == [(3 * len(ONE), 3 * len(ONE))]
 
 
 def test_when_a_follower_leaves_the_rest_is_committed_and_told(tmp_path: Path) -> None:
