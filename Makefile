@@ -36,6 +36,7 @@ unit: setup
 	$(BIN)/python -m pytest tests/unit
 
 bench: setup
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks
 
 format: setup
