@@ -224,17 +224,17 @@ class PartitionLog:
             return True
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
-        self._load_producers(now_ms, trust_missing_snapshot=recovered is None)
+        self._load_producers(now_ms)
         return True
 
-    def _load_producers(self, now_ms: int, *, trust_missing_snapshot: bool) -> None:
+    def _load_producers(self, now_ms: int) -> None:
+        """A snapshot, and the batches behind it: none after a clean stop or a recovery."""
         self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
         known = self.producers.map_end_offset
-        if known < self.log_end_offset and not (trust_missing_snapshot and known == self.log_start_offset):
-            for batch in self.segments.iterate(known, self.log_end_offset):
-                header = read_header(batch)
-                if header.producer_id >= 0 and header.last_offset >= known:
-                    self.producers.update(header, batch, 0)
+        for batch in self.segments.iterate(known, self.log_end_offset):
+            header = read_header(batch)
+            if header.producer_id >= 0 and header.last_offset >= known:
+                self.producers.update(header, batch, 0)
         self.producers.map_end_offset = self.log_end_offset
 
     # -- appending
@@ -452,7 +452,7 @@ class PartitionLog:
             self.epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self.producers.remove_snapshots(after=offset)
-            self._load_producers(now_ms, trust_missing_snapshot=False)
+            self._load_producers(now_ms)
         except OSError as error:
             raise self._failed(error) from error
         return True

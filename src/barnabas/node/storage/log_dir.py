@@ -41,8 +41,7 @@ from barnabas.node.storage.partition_metadata import PARTITION_METADATA, render_
 from barnabas.wire.uuids import Uuid
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-METADATA_TOPIC = "__cluster_metadata"
-METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+METADATA_DIRECTORY = "__cluster_metadata-0"  # the controller's, not ours
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
@@ -68,7 +67,6 @@ class LogDir:
         self.path = os.path.abspath(path)
         self.handles = handles
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.metadata_log: PartitionLog | None = None  # its owner closes it
         self.offline: OSError | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
@@ -114,9 +112,8 @@ class LogDir:
         """The disk cannot be trusted any more: nothing is written here until the next start."""
         if self.offline is None:
             self.offline = error
-            for log in (*self.logs.values(), self.metadata_log):
-                if log is not None:
-                    log.offline = True
+            for log in self.logs.values():
+                log.offline = True
             if self._on_failure is not None:
                 self._on_failure(self, error)
 

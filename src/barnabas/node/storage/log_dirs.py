@@ -19,7 +19,7 @@ from barnabas.node.storage.checkpoints import (
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_dir import METADATA_DIRECTORY, METADATA_TOPIC, LogDir, NewPartition
+from barnabas.node.storage.log_dir import LogDir, NewPartition
 from barnabas.node.storage.meta_properties import MetaProperties
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -166,25 +166,6 @@ class LogDirs:
         for other in self.dirs:
             if other is not directory and key in other.logs:
                 raise WrongDirectory(f"{key[0]}-{key[1]} is in both {other.path} and {directory.path}")
-
-    def open_metadata_log(self, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """`__cluster_metadata-0` in the first directory, made if need be, and always scanned as a whole."""
-        directory = self.dirs[0]
-        path = f"{directory.path}/{METADATA_DIRECTORY}"
-        os.makedirs(path, exist_ok=True)
-        log = directory.metadata_log = PartitionLog.open(
-            path,
-            METADATA_TOPIC,
-            0,
-            config,
-            clean=False,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=now_ms,
-            handles=self.handles,
-            background=directory,
-        )
-        return log
 
     # -- partitions
 

@@ -272,13 +272,19 @@ class ProducerState:
         self.map_end_offset = map_end_offset
 
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Start from the newest snapshot that is whole and within the log; it knows up to `map_end_offset`."""
+        """Start from the newest snapshot that is whole and within the log; it knows up to `map_end_offset`.
+
+        A snapshot from behind the end tells of batches that are gone, and is removed.
+        """
         self.clear(log_start_offset)
         self.snapshot_offset = log_start_offset
         for offset in reversed(snapshot_offsets(self.directory)):
-            if offset > log_end_offset or offset <= log_start_offset:
-                continue
             path = self._path(offset)
+            if offset > log_end_offset:
+                unlink_all([path])
+                continue
+            if offset < log_start_offset:
+                return
             try:
                 found = read_snapshot(path)
             except CorruptSnapshot:
@@ -347,8 +353,18 @@ def write_snapshot(path: str, producers: dict[int, ProducerEntry]) -> None:
             entry.coordinator_epoch,
             entry.current_txn_first_offset,
         )
-    with open(path, "wb") as file:
-        file.write(struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body)
+    content = struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+    if content != existing_snapshot(path):
+        with open(path, "wb") as file:
+            file.write(content)
+
+
+def existing_snapshot(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def read_snapshot(path: str) -> dict[int, ProducerEntry]:

@@ -159,7 +159,7 @@ class Scanner:
                 continue
             log = self.file(bases[slot], LOG_SUFFIX)
             for header, _, view, at in scan(log.fileno(), log.size()):
-                if header.producer_id >= 0 and header.base_offset >= known:
+                if header.producer_id >= 0 and header.last_offset >= known:
                     self.producers.update(header, view, at)
         self.producers.map_end_offset = max(base_offset, known)
 
@@ -167,14 +167,12 @@ class Scanner:
         """Scan one segment and write its indexes; False if it had to be cut."""
         log = self.file(base_offset, LOG_SUFFIX)
         size, fd = log.size(), log.fileno()
-        offsets = OffsetIndex(self.file(base_offset, INDEX_SUFFIX), base_offset)
-        times = TimeIndex(self.file(base_offset, TIME_INDEX_SUFFIX), base_offset)
+        offsets = OffsetIndex(self.file(base_offset, INDEX_SUFFIX), base_offset, new=True)
+        times = TimeIndex(self.file(base_offset, TIME_INDEX_SUFFIX), base_offset, new=True)
         transactions = TransactionIndex(
             self.file(base_offset, TXN_INDEX_SUFFIX),
             exists=os.path.exists(self.file(base_offset, TXN_INDEX_SUFFIX).path),
         )
-        offsets.truncate_entries(0)
-        times.truncate_to(base_offset)
         transactions.truncate_to(base_offset)
         self.end_offset = max(self.end_offset, base_offset)
         valid = indexed = 0
@@ -202,8 +200,8 @@ class Scanner:
         except KafkaError:
             pass  # the first bad batch: the log ends before it
         times.maybe_append(max_timestamp, max_at)
-        offsets.write()
-        times.write()
+        offsets.write(trim=True)
+        times.write(trim=True)
         if valid < size:
             os.ftruncate(log.fileno(), valid)
         for file in (log, offsets.file, times.file, transactions.file):

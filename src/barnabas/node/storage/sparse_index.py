@@ -47,8 +47,11 @@ class SparseIndex:
         if len(self._pending) >= PENDING_ENTRIES * self.entry.size:
             self.write()
 
-    def write(self) -> None:
-        """Bring waiting entries into the file; with none, make sure that there is a file."""
+    def write(self, *, trim: bool = False) -> None:
+        """Bring waiting entries into the file, make sure that there is one, and on demand cut what lies behind them.
+
+        A rebuilt index overwrites the old one: emptying a file first makes ext4 write the new content to the disk.
+        """
         fd = self.file.fileno()
         if self._pending:
             size = self.entry.size
@@ -56,6 +59,8 @@ class SparseIndex:
                 raise OSError(f"short write to {self.file.path}")
             self._written += len(self._pending) // size
             self._pending.clear()
+        if trim and self.file.size() > self._written * self.entry.size:
+            os.ftruncate(fd, self._written * self.entry.size)
 
     def truncate_entries(self, entries: int) -> None:
         size = self.entry.size
