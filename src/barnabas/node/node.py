@@ -20,6 +20,7 @@ from pathlib import Path
 from barnabas.core.metadata.state import BROKER_RESOURCE, Endpoint, MetadataDelta, MetadataImage
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.configuration.topics import TopicConfigs
+from barnabas.node.directory_assignment import DirectoryAssignment
 from barnabas.node.dispatch import Dispatcher
 from barnabas.node.fetch_sessions import FetchSessions
 from barnabas.node.metadata.controller import Controller
@@ -223,6 +224,10 @@ class Node:
         self._undo.append(self.partitions.stop)
         self.controller.on_committed += [self._apply_configs, self.partitions.apply]
         await self.partitions.start(self.image)
+        if len(self.log_dirs.dirs) > 1:
+            assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
+            assignment.start(self.image)
+            self.controller.on_committed.append(assignment.apply)
 
     async def _give_back(self) -> None:
         """What a start that failed had taken, the last first."""

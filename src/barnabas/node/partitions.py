@@ -58,6 +58,8 @@ class Partitions:
         self._tasks: set[asyncio.Future[None]] = set()
         self._written_high_watermarks: dict[tuple[str, int], int] = {}
         self._flushes_by_time = False
+        # Topics with a partition whose directory was not there at the start.
+        self._elsewhere: set[Uuid] = set()
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -73,7 +75,8 @@ class Partitions:
         known = image.topics.get(topic)
         if known is None or index not in known.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self._node_id in known.partitions[index].replicas and len(self._log_dirs.online) < len(self._log_dirs.dirs):
+        directory_is_gone = known.topic_id in self._elsewhere or len(self._log_dirs.online) < len(self._log_dirs.dirs)
+        if self._node_id in known.partitions[index].replicas and directory_is_gone:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -94,7 +97,8 @@ class Partitions:
                 log.topic_id = state.topic_id
                 self._add(state, log, high_watermarks.get((log.topic, log.partition), log.log_start_offset))
         states = [state for topic in image.topics.values() for state in topic.partitions.values()]
-        await self._create(state for state in states if (state.topic, state.index) not in self._partitions)
+        missing = [state for state in states if (state.topic, state.index) not in self._partitions]
+        await self._create([state for state in missing if not self._is_elsewhere(state)])
         self._written_high_watermarks = high_watermarks
         self._look_after()
 
@@ -127,6 +131,18 @@ class Partitions:
             return None
         state = topic.partitions.get(log.partition)
         return state if state is not None and self._node_id in state.replicas else None
+
+    def _is_elsewhere(self, state: PartitionState) -> bool:
+        """It was in a directory that is not there now: an empty one in its place would hide its records."""
+        if self._node_id not in state.replicas:
+            return False
+        online = {each.directory_id for each in self._log_dirs.online}
+        directory = self._directory_of(state)
+        if directory in online or (directory is None and len(online) == len(self._log_dirs.dirs)):
+            return False
+        logger.error("%s-%d is offline: its log directory %s is not there", state.topic, state.index, directory or "")
+        self._elsewhere.add(state.topic_id)
+        return True
 
     async def _create(self, states: Iterable[PartitionState]) -> None:
         mine = [state for state in states if self._node_id in state.replicas]

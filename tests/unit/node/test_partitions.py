@@ -487,3 +487,17 @@ def test_a_failed_directory_wakes_who_waits_for_its_partitions(tmp_path: Path) -
         await cluster.stop(clean=False)
 
     run(story())
+
+
+def test_a_partition_whose_directory_is_not_there_is_not_begun_anew(tmp_path: Path) -> None:
+    async def story() -> None:
+        image = MetadataImage()
+        image.replay_all(topic_of(directories=[Uuid(b"another-disk-id!")]))
+        cluster = Cluster(tmp_path, image)
+        await cluster.start()
+        assert cluster.partitions.get("orders", 0) is None
+        assert cluster.partitions.missing_error(image, "orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not (tmp_path / "orders-0").exists()
+        await cluster.stop()
+
+    run(story())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.core.metadata.state import BrokerState
+from collections.abc import Mapping
+
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.state import BrokerState, MetadataImage, PartitionState
+from barnabas.wire.records.metadata import PartitionChangeRecord
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 UNASSIGNED = ZERO_UUID
@@ -27,3 +31,25 @@ def accepts_replicas(broker: BrokerState) -> bool:
     """False while all directories of the broker are cordoned off for new replicas."""
     cordoned = broker.cordoned_log_dirs
     return not cordoned or any(directory not in cordoned for directory in broker.log_dirs)
+
+
+def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
+    """Whether the broker holds a replica and has not told where."""
+    directories = partition.directories or [UNASSIGNED] * len(partition.replicas)
+    return (broker_id, UNASSIGNED) in zip(partition.replicas, directories, strict=True)
+
+
+def assign(image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid]) -> Decision[None]:
+    """A broker tells in which directory each of these replicas, named by topic id and partition, lies."""
+    records = []
+    for (topic_id, index), directory in chosen.items():
+        topic = image.topic_by_id(topic_id)
+        partition = topic.partitions.get(index) if topic else None
+        if partition is not None and is_unassigned(partition, broker_id):
+            known = partition.directories or [UNASSIGNED] * len(partition.replicas)
+            told = [
+                directory if replica == broker_id else of_other
+                for replica, of_other in zip(partition.replicas, known, strict=True)
+            ]
+            records.append(PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=told))
+    return Decision(records, None)

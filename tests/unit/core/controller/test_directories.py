@@ -1,5 +1,6 @@
-from barnabas.core.controller.directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
-from barnabas.core.metadata.state import BrokerState
+from barnabas.core.controller.directories import LOST, MIGRATING, UNASSIGNED, assign, default_directory, is_online
+from barnabas.core.metadata.state import BrokerState, MetadataImage
+from barnabas.wire.records.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 FIRST, SECOND = Uuid(b"1" * 16), Uuid(b"2" * 16)
@@ -23,3 +24,21 @@ def test_a_directory_is_online_if_the_broker_has_it_or_has_not_said() -> None:
     assert not is_online(broker(FIRST), LOST)
     assert is_online(broker(), FIRST)
     assert not is_online(broker(), LOST)
+
+
+def test_a_broker_tells_where_its_replicas_lie_and_leaves_those_of_others_alone() -> None:
+    topic_id = Uuid(b"orders-topic-id!")
+    image = MetadataImage()
+    image.replay(TopicRecord(name="orders", topic_id=topic_id))
+    for index, directories in enumerate(([UNASSIGNED, SECOND], [FIRST, SECOND], [])):
+        image.replay(
+            PartitionRecord(
+                topic_id=topic_id, partition_id=index, replicas=[1, 2], isr=[1, 2], leader=1, directories=directories
+            )
+        )
+    gone = Uuid(b"deleted-topic-id")
+    decision = assign(image, 1, {(topic_id, 0): FIRST, (topic_id, 1): SECOND, (topic_id, 2): FIRST, (gone, 0): FIRST})
+    assert decision.records == [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[FIRST, SECOND]),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=2, directories=[FIRST, UNASSIGNED]),
+    ]
