@@ -174,7 +174,7 @@ class Dispatcher:
                 log.error("%s v%d from %s failed", route.name, route.version, context.client_host, exc_info=error)
         response = route.refusal(request, told)
         if response is None:
-            raise Unanswerable(f"{route.name} v{route.version} failed: {error!r}")
+            raise Unanswerable(f"{route.name} v{route.version} cannot say {told}")
         return route.encode(response, context.correlation_id)
 
     def _find_route(self, session: Session, route_id: int) -> Route:

@@ -220,8 +220,8 @@ class Connection(asyncio.BufferedProtocol):
             except InvalidRequest as error:
                 self._reject(f"an invalid request: {error}")
                 return
-            except Unanswerable:
-                self.close()
+            except Unanswerable as error:
+                self._give_up(error)
                 return
             start = stop
             if isinstance(answer, bytearray):
@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed:
             return
         if error is not None:
-            self.close()
+            self._give_up(error)
             return
         if isinstance(answer, bytearray):
             self._server.counters.bytes_out += len(answer)
@@ -282,6 +282,10 @@ class Connection(asyncio.BufferedProtocol):
     def _reject(self, reason: str) -> None:
         self._server.counters.requests_invalid += 1
         self._server.report(self, reason)
+        self.close()
+
+    def _give_up(self, error: Unanswerable) -> None:
+        self._server.report(self, str(error))
         self.close()
 
     # Answers in parts
