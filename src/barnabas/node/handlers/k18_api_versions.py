@@ -10,10 +10,12 @@ Deviations from Kafka: only APIs and features that exist here are named; metadat
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from barnabas.core.metadata.records import SUPPORTED_FEATURES
 from barnabas.node.dispatch import offered_apis, offered_versions
+from barnabas.node.handlers import HANDLERS
 from barnabas.node.requests import ListenerKind, RequestContext
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import (
@@ -41,7 +43,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest, node: Nod
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.session.client_software_name = name
         context.session.client_software_version = version
-    response = ApiVersionsResponse(api_keys=_offered(context.listener_kind))
+    response = ApiVersionsResponse(api_keys=_offered(context.listener_kind, tuple(HANDLERS)))
     if context.api_version >= FEATURES_SINCE:
         _add_features(response, node.image, with_level_zero=context.api_version >= LEVEL_ZERO_SINCE)
     return response
@@ -53,7 +55,8 @@ async def handle_unknown_version(context: RequestContext, request: None, node: N
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def _offered(kind: ListenerKind) -> list[ApiVersion]:
+@lru_cache(maxsize=8)
+def _offered(kind: ListenerKind, existing: tuple[int, ...]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api_key, min_version=lowest, max_version=highest)
         for api_key, lowest, highest in offered_apis(kind)

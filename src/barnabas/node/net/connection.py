@@ -34,6 +34,11 @@ WRITE_LOW_BYTES = 128 << 10
 REGION_READ_BYTES = 512 << 10
 # So many requests at most are served before others have their turn.
 REQUESTS_PER_TURN = 64
+# Answers to requests that came together leave together, up to this size: each write is a system call.
+WRITE_TOGETHER_BYTES = 64 << 10
+# Outcomes of a turn.
+TURN_IS_OVER = -1
+WAITS = -2
 
 _read_size = struct.Struct(">i").unpack_from
 PLAIN_PARTS = frozenset({bytes, bytearray, memoryview})
@@ -195,49 +200,68 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _serve_frames(self) -> None:
+        """Serves what has arrived whole, up to a turn's worth, and writes the answers together."""
+        self._busy = True
+        answers: list[Part] = []
+        try:
+            wanted = self._serve_turn(answers)
+        except InvalidRequest as error:
+            self._write(answers)
+            self._reject(str(error))
+            return
+        except Unanswerable as error:
+            self._write(answers)
+            self._give_up(error)
+            return
+        self._write(answers)
+        if wanted == WAITS:
+            self._pause_if_full()
+        elif self._write_paused or self._stopping:
+            self._pause_or_stop()
+        elif wanted == TURN_IS_OVER:
+            self._pause_if_full()
+            self._server.loop.call_soon(self._next)
+        else:
+            self._busy = False
+            self._make_room(wanted)
+
+    def _serve_turn(self, answers: list[Part]) -> int:
+        """Where the frame that is coming in ends, as far as that is known, or one of the negative outcomes."""
         view, start, end, serve = self._view, self._start, self._end, self._serve
         turns = REQUESTS_PER_TURN
-        self._busy = True
+        unwritten_bytes = 0
         while end - start >= 4:
-            (size,) = _read_size(view, start)
+            size: int = _read_size(view, start)[0]
             if not 0 <= size <= self._max_frame_bytes:
-                self._reject(f"a frame of {size} bytes")
-                return
+                raise InvalidRequest(f"a frame cannot have {size} bytes")
             stop = start + 4 + size
             if stop > end:
                 self._start = start
-                self._busy = False
-                self._make_room(stop)
-                return
-            if not turns:
+                return stop
+            if not turns or unwritten_bytes > WRITE_TOGETHER_BYTES:
                 self._start = start
-                self._pause_if_full()
-                self._server.loop.call_soon(self._next)
-                return
+                return TURN_IS_OVER
             turns -= 1
-            try:
-                answer = serve(self.session, view[start + 4 : stop])
-            except InvalidRequest as error:
-                self._reject(f"an invalid request: {error}")
-                return
-            except Unanswerable as error:
-                self._give_up(error)
-                return
-            start = stop
+            answer = serve(self.session, view[start + 4 : stop])
+            self._start = start = stop
             if isinstance(answer, bytearray):
-                self._server.counters.bytes_out += len(answer)
-                self._transport.write(answer)
+                answers.append(answer)
+                unwritten_bytes += len(answer)
+            elif isinstance(answer, Exchange):
+                self._exchange = answer
+                answer.finished = self._finished
+                return WAITS
             elif answer is not None:
-                self._start = start
-                if not self._begin(answer):
-                    return
-            if self._write_paused or self._stopping:
-                self._start = start
-                self._pause_or_stop()
-                return
-        self._start = start
-        self._busy = False
-        self._make_room(start + 4)
+                if PLAIN_PARTS.issuperset(map(type, answer)):
+                    answers += answer
+                    unwritten_bytes += sum(map(len, answer))
+                    continue
+                self._write(answers)
+                answers.clear()
+                if not self._send(answer):
+                    return WAITS
+                unwritten_bytes = WRITE_TOGETHER_BYTES + 1
+        return start + 4
 
     def _next(self) -> None:
         """Serves on after an answer, a turn of the others, or a client that has begun to read again."""
@@ -256,15 +280,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pause_if_full()
 
-    def _begin(self, answer: Exchange | list[Part]) -> bool:
-        """Takes an answer in parts, or one that is still to come. True if it has been handed over already."""
-        if isinstance(answer, Exchange):
-            self._exchange = answer
-            answer.finished = self._finished
-            self._pause_if_full()
-            return False
-        return self._write_parts(answer)
-
     def _finished(self, answer: Answer | None, error: Unanswerable | None) -> None:
         self._exchange = None
         if self._closed:
@@ -272,12 +287,8 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             self._give_up(error)
             return
-        if isinstance(answer, bytearray):
-            self._server.counters.bytes_out += len(answer)
-            self._transport.write(answer)
-        elif answer is not None and not self._write_parts(answer):
-            return
-        self._next()
+        if answer is None or self._send(answer):
+            self._next()
 
     def _reject(self, reason: str) -> None:
         self._server.counters.requests_invalid += 1
@@ -288,18 +299,26 @@ class Connection(asyncio.BufferedProtocol):
         self._server.report(self, str(error))
         self.close()
 
-    # Answers in parts
+    # Answers
 
-    def _write_parts(self, parts: list[Part]) -> bool:
-        counters = self._server.counters
-        from_files = False
-        for part in parts:
-            counters.bytes_out += len(part)
-            from_files = from_files or type(part) not in PLAIN_PARTS
-        if from_files:
-            self._outgoing = deque(parts)
+    def _write(self, parts: list[Part]) -> None:
+        if parts:
+            self._server.counters.bytes_out += sum(map(len, parts))
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            else:
+                self._transport.writelines(parts)
+
+    def _send(self, answer: Answer) -> bool:
+        """True if all of it has been handed over."""
+        if isinstance(answer, bytearray):
+            self._write([answer])
+        elif PLAIN_PARTS.issuperset(map(type, answer)):
+            self._write(answer)
+        else:
+            self._server.counters.bytes_out += sum(map(len, answer))
+            self._outgoing = deque(answer)
             return self._pump(self._outgoing)
-        self._transport.writelines(parts)
         return True
 
     def _write_on(self) -> None:

@@ -51,6 +51,41 @@ def test_more_requests_than_the_buffer_holds_are_answered_in_order(net: Any) -> 
     net.play(scenario)
 
 
+class CountingTransport:
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.writes = 0
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self._transport.write(data)
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.writes += 1
+        self._transport.writelines(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def test_answers_to_requests_that_came_together_leave_together(net: Any) -> None:
+    async def handler(context: RequestContext, request: Any, node: Any) -> ApiVersionsResponse | RawResponse:
+        return ApiVersionsResponse() if context.correlation_id % 2 else RawResponse([b"ab", b"cd"])
+
+    async def scenario() -> None:
+        async with net.run(handler) as run:
+            client = await run.connect()
+            client.send(net.api_versions_frame(1))
+            await client.answer()
+            connection = only_connection(run.server)
+            connection._transport = counting = CountingTransport(connection._transport)
+            client.send(*(net.api_versions_frame(index) for index in range(50)))
+            assert [(await client.answer())[0] for _ in range(50)] == list(range(50))
+            assert counting.writes == 1
+
+    net.play(scenario)
+
+
 def test_a_request_that_waits_holds_back_the_answers_behind_it(net: Any) -> None:
     async def scenario() -> None:
         gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
