@@ -228,7 +228,11 @@ class PartitionLog:
         return True
 
     def _load_producers(self, now_ms: int) -> None:
-        """A snapshot, and the batches behind it: none after a clean stop or a recovery."""
+        """A snapshot, and the batches behind it: none after a clean stop or a recovery.
+
+        Snapshots from behind the end tell of batches that are gone.
+        """
+        self.producers.remove_snapshots(after=self.log_end_offset)
         self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
         known = self.producers.map_end_offset
         for batch in self.segments.iterate(known, self.log_end_offset):
@@ -451,7 +455,6 @@ class PartitionLog:
             self._end_at(offset)
             self.epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
-            self.producers.remove_snapshots(after=offset)
             self._load_producers(now_ms)
         except OSError as error:
             raise self._failed(error) from error

@@ -272,19 +272,15 @@ class ProducerState:
         self.map_end_offset = map_end_offset
 
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Start from the newest snapshot that is whole and within the log; it knows up to `map_end_offset`.
-
-        A snapshot from behind the end tells of batches that are gone, and is removed.
-        """
+        """Start from the newest snapshot that is whole and within the log; it knows up to `map_end_offset`."""
         self.clear(log_start_offset)
         self.snapshot_offset = log_start_offset
         for offset in reversed(snapshot_offsets(self.directory)):
-            path = self._path(offset)
             if offset > log_end_offset:
-                unlink_all([path])
                 continue
             if offset < log_start_offset:
                 return
+            path = self._path(offset)
             try:
                 found = read_snapshot(path)
             except CorruptSnapshot:
