@@ -268,7 +268,9 @@ class Node:
         await self.server.stop()
         await self.partitions.stop()
         await self.controller.stop()
-        clean = not self.failed.is_set() and self.controller.failure is None
+        if self.controller.failure is not None:
+            self._fail(f"The metadata log could not be closed: {self.controller.failure}")
+        clean = not self.failed.is_set()
         broker_epoch = self.controller.broker_epoch
         high_watermarks = self.partitions.high_watermarks()
         await self.log_dirs.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)

@@ -95,6 +95,7 @@ class Node:
         with self._lock:
             if self.running:
                 raise RuntimeError("the node is running already")
+            self.stop()
             properties = self._properties(reserve=True)
             overrides = [argument for item in properties.items() for argument in ("--override", "=".join(item))]
             log_path = self._own_directory() / "log"
@@ -106,7 +107,7 @@ class Node:
     def stop(self) -> None:
         """A clean stop, as SIGTERM asks for it. Nothing happens if it does not run."""
         with self._lock:
-            if self.running:
+            if self.running or self._process is not None:
                 self._own_process("stop()").stop(self._timeout_s)
 
     def kill(self) -> None:
@@ -156,6 +157,7 @@ class Node:
             try:
                 self.stop()
             finally:
+                self._process = None
                 self._let_go()
 
     def __enter__(self) -> Self:
