@@ -21,15 +21,12 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
-from barnabas.node.storage.segment import RollLimits, Segment, TimestampOffset
+from barnabas.node.storage.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
 from barnabas.node.storage.segments import Segments
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
     CONTROL_FLAG,
-    LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
-    STAMP,
-    STAMP_BYTES,
     BatchHeader,
     iterate_batches,
     read_header,
@@ -39,8 +36,6 @@ from barnabas.wire.batch import (
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
-
-Placed = list[tuple[int, BatchHeader]]
 
 
 class Appended(NamedTuple):
@@ -596,16 +591,3 @@ class PartitionLog:
 
     def _offline_error(self) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline")
-
-
-def stamped(view: memoryview, placed: Placed) -> list[memoryview | bytes]:
-    """The batches with offset and epoch: written into the buffer, or put before the rest if it is read-only."""
-    if not view.readonly:
-        for position, header in placed:
-            STAMP.pack_into(view, position, header.base_offset, header.batch_length, header.leader_epoch)
-        return [view]
-    parts: list[memoryview | bytes] = []
-    for position, header in placed:
-        parts.append(STAMP.pack(header.base_offset, header.batch_length, header.leader_epoch))
-        parts.append(view[position + STAMP_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES])
-    return parts

@@ -31,6 +31,8 @@ from barnabas.wire.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     SPAN,
+    STAMP,
+    STAMP_BYTES,
     BatchHeader,
     read_header,
 )
@@ -39,6 +41,8 @@ RING_BATCHES = 256
 WALK_BYTES = 16 * 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
 NOT_LOADED = -2
+
+Placed = list[tuple[int, BatchHeader]]  # batches by their position in a buffer, with the offsets they get
 
 
 class ShortWrite(OSError):
@@ -139,7 +143,7 @@ class Segment:
             self._rolling_timestamp = next(self.headers(0))[1].max_timestamp
         return self._rolling_timestamp
 
-    def append(self, parts: list[memoryview | bytes], batches: list[tuple[int, BatchHeader]], size: int) -> None:
+    def append(self, parts: list[memoryview | bytes], batches: Placed, size: int) -> None:
         """Write whole batches: `parts` are their bytes, `batches` their positions in them and their headers."""
         start = self.size
         fd = self.file.fileno()
@@ -343,3 +347,16 @@ class RollLimits(NamedTuple):
     segment_bytes: int
     segment_ms: int
     index_bytes: int
+
+
+def stamped(view: memoryview, placed: Placed) -> list[memoryview | bytes]:
+    """The batches with offset and epoch: written into the buffer, or put before the rest if it is read-only."""
+    if not view.readonly:
+        for position, header in placed:
+            STAMP.pack_into(view, position, header.base_offset, header.batch_length, header.leader_epoch)
+        return [view]
+    parts: list[memoryview | bytes] = []
+    for position, header in placed:
+        parts.append(STAMP.pack(header.base_offset, header.batch_length, header.leader_epoch))
+        parts.append(view[position + STAMP_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES])
+    return parts
