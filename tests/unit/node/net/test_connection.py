@@ -398,3 +398,17 @@ def test_the_sockets_options_are_those_of_the_settings(net: Any) -> None:
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
 
     net.play(scenario)
+
+
+def test_a_receive_buffer_of_kafkas_default_is_left_to_the_system(net: Any) -> None:
+    async def scenario() -> None:
+        async with net.run() as run:
+            client = await run.connect()
+            client.send(net.api_versions_frame(1))
+            await client.answer()
+            accepted = only_connection(run.server)._transport.get_extra_info("socket")
+            with socket.socket() as untouched:
+                chosen = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= chosen
+
+    net.play(scenario)
