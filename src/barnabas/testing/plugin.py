@@ -1,12 +1,12 @@
 """The pytest plugin that comes with the package.
 
 `barnabas_node` is one node for the whole test run; `barnabas` is the same node, emptied before each test;
-`bootstrap_servers` is its address.
+`bootstrap_servers` is its address. Who wants it configured overrides `barnabas_config`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,15 +16,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def barnabas_node() -> Iterator[Node]:
+def barnabas_config() -> Mapping[str, object]:
+    """Keys of Kafka's server.properties for `barnabas_node`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def barnabas_node(barnabas_config: Mapping[str, object]) -> Iterator[Node]:
+    """One node for the whole run, in a process of its own."""
     from barnabas.testing.node import Node
 
-    with Node() as node:
+    with Node(barnabas_config) as node:
         yield node
 
 
 @pytest.fixture
 def barnabas(barnabas_node: Node) -> Node:
+    """The node of the run without topics and dynamic configurations, started again if a test has ended it."""
     if not barnabas_node.running:
         barnabas_node.start()
     barnabas_node.reset()
@@ -33,4 +41,5 @@ def barnabas(barnabas_node: Node) -> Node:
 
 @pytest.fixture
 def bootstrap_servers(barnabas: Node) -> str:
+    """The address of the emptied node."""
     return barnabas.bootstrap_servers
