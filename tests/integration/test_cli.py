@@ -552,6 +552,7 @@ def test_the_variables_of_other_images_start_a_node(tmp_path: Path, reserve: Cal
     with server(variables=variables) as program:
         assert [(each.host, each.port) for each in metadata(inside).brokers] == [("broker", 29092)]
         assert [(each.host, each.port) for each in metadata(outside).brokers] == [("localhost", outside)]
+        assert f"clients broker:29092 (PLAINTEXT), clients localhost:{outside} (PLAINTEXT_HOST), " in program.err
         assert "WARNING" not in program.err
 
 

@@ -18,8 +18,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] not in COMMANDS:
         return _without_command(arguments)
-    command = importlib.import_module(f"barnabas.cli.{arguments[0]}")
     try:
+        command = importlib.import_module(f"barnabas.cli.{arguments[0]}")
         code: int = command.run(arguments[1:])
         return code
     except UsageError as error:

@@ -103,9 +103,11 @@ class Node:
 
     def describe_listeners(self) -> list[str]:
         """A line for each address at which the node is to be found."""
-        clients = [f"clients     {each.host}:{each.port}" for each in self.config.advertised_listeners]
-        return clients + [
-            f"controller  {each.host}:{each.port}" for each in self.config.advertised_controller_listeners
+        clients, controllers = self.config.advertised_listeners, self.config.advertised_controller_listeners
+        return [
+            f"{kind:11} {each.host}:{each.port}" + (f" ({each.name})" if len(endpoints) > 1 else "")
+            for kind, endpoints in (("clients", clients), ("controller", controllers))
+            for each in endpoints
         ]
 
     # Start
@@ -118,7 +120,8 @@ class Node:
         await self._lead()
         await self._open_partitions()
         await self.server.serve()
-        log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, "; ".join(self.describe_listeners()))
+        addresses = ", ".join(" ".join(line.split()) for line in self.describe_listeners())
+        log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, addresses)
 
     def _lock_directories(self) -> None:
         try:

@@ -273,6 +273,7 @@ async def recover_in_child(
 ) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # nothing in the current directory is to be taken for a module
         "-m",
         recovery.__name__,
         str(os.getpid()),
