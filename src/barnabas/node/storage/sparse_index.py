@@ -18,13 +18,16 @@ PENDING_ENTRIES = 128
 
 class SparseIndex:
     entry: ClassVar[struct.Struct]
-    __slots__ = ("_pending", "_written", "base_offset", "file")
+    __slots__ = ("_page", "_page_start", "_pending", "_written", "base_offset", "file")
 
     def __init__(self, file: PooledFile, base_offset: int, *, new: bool = False) -> None:
         self.file = file
         self.base_offset = base_offset
         self._written = 0 if new else file.size() // self.entry.size
         self._pending = bytearray()
+        # The page of the last search: who reads on, or looks up where his read ends, finds himself there again.
+        self._page = b""
+        self._page_start = 0
 
     @property
     def entries(self) -> int:
@@ -68,12 +71,17 @@ class SparseIndex:
             os.ftruncate(self.file.fileno(), entries * size)
             self._written = entries
             self._pending.clear()
+            self._page = b""
         else:
             del self._pending[(entries - self._written) * size :]
 
     def last_slot(self, column: int, target: int) -> int:
         """The last slot whose value in `column` is at most `target`, -1 if there is none: the columns never fall."""
         size = self.entry.size
+        if self._page:
+            found = self._last_in(self._page, len(self._page) // size, column, target)
+            if 0 <= found < len(self._page) // size - 1:
+                return self._page_start + found
         low, high = 0, self.entries
         if high > self._written:
             if self._written == 0 or self.row(self._written)[column] <= target:
@@ -89,6 +97,7 @@ class SparseIndex:
         if high == low:
             return -1
         page = os.pread(fd, (high - low) * size, low * size)
+        self._page, self._page_start = page, low
         found = self._last_in(page, len(page) // size, column, target)
         return low + found if found >= 0 else low - 1
 
