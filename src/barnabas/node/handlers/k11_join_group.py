@@ -18,15 +18,16 @@ from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRespons
 if TYPE_CHECKING:
     from barnabas.node.node import Node
 
+SAYS_PROTOCOL_TYPE = 7
+
 
 async def handle(context: RequestContext, request: JoinGroupRequest, node: Node) -> JoinGroupResponse:
-    version = context.api_version
     try:
         response = await _join(context, request, node)
     except KafkaError as error:
         response = JoinGroupResponse(member_id=request.member_id, error_code=error.code)
-    if version < 7 and response.protocol_name is None:
-        response.protocol_name = ""
+    if response.error_code:
+        response.protocol_name = None if context.api_version >= SAYS_PROTOCOL_TYPE else ""
     return response
 
 

@@ -31,7 +31,7 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest, node: 
         try:
             context.authorize(Operation.DESCRIBE, Resource.group(group_id))
             described = _describe(context, group_id, node)
-            if request.include_authorized_operations:
+            if request.include_authorized_operations and not described.error_code:
                 described.authorized_operations = context.authorized_operations(Resource.group(group_id))
         except KafkaError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code)
@@ -65,7 +65,7 @@ def _members(group: ClassicGroup, is_stable: bool) -> list[DescribedGroupMember]
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol_name or "") if is_stable else b"",
-            member_assignment=member.assignment if is_stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]
