@@ -42,6 +42,7 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir
 from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
 from barnabas.node.storage.meta_properties import BadMetaProperties
+from barnabas.node.transactions.coordinator import TransactionCoordinator
 from barnabas.wire.uuids import Uuid
 
 __all__ = ["Node", "StartError"]
@@ -63,6 +64,7 @@ class Node:
     producer_ids: ProducerIds
     topic_configs: TopicConfigs
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
     def __init__(self, config: BrokerConfig, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.config = config
@@ -237,6 +239,10 @@ class Node:
         self._undo.append(self.groups.stop)
         self.controller.on_committed.append(self.groups.apply)
         self.groups.start()
+        self.transactions = TransactionCoordinator(self)
+        self._undo.append(self.transactions.stop)
+        self.controller.on_committed.append(self.transactions.apply)
+        self.transactions.start()
 
     async def _give_back(self) -> None:
         """What a start that failed had taken, the last first."""
@@ -275,6 +281,7 @@ class Node:
         for partition in self.partitions:
             partition.wake_all()
         # Members who wait for the others of their group look for another coordinator.
+        await self.transactions.stop()
         await self.groups.stop()
         await self.server.stop()
         await self.partitions.stop()

@@ -208,5 +208,6 @@ def encode_batch(batch: Batch, now_ms: int) -> bytearray:
         records,
         producer_id=batch.producer.producer_id,
         producer_epoch=batch.producer.producer_epoch,
+        base_sequence=0,
         transactional=True,
     )

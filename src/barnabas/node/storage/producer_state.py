@@ -208,7 +208,9 @@ class ProducerState:
                 "(earliest seen sequence)",
             )
 
-    def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
         """With an epoch for each transaction, the marker of an open one has a newer epoch than its batches."""
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -221,6 +223,8 @@ class ProducerState:
                 f"The marker of producer {producer_id} for {self.topic_partition} has epoch {producer_epoch}, and the "
                 f"last seen epoch is {entry.producer_epoch}",
             )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise self._old_coordinator(producer_id, coordinator_epoch, entry)
 
     def _check_sequence(self, header: BatchHeader, entry: ProducerEntry, offset: int) -> None:
         if entry.producer_epoch == NO_PRODUCER_EPOCH or entry.next_sequence == header.base_sequence:
@@ -291,11 +295,14 @@ class ProducerState:
     def check_coordinator(self, header: BatchHeader, buffer: Buffer, position: int) -> None:
         entry, marker = self.producers.get(header.producer_id), read_marker(buffer, position)
         if entry is not None and marker is not None and marker[1] < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"Invalid coordinator epoch for producerId {header.producer_id} in partition {self.topic_partition}: "
-                f"{marker[1]} (zombie), {entry.coordinator_epoch} (current)",
-            )
+            raise self._old_coordinator(header.producer_id, marker[1], entry)
+
+    def _old_coordinator(self, producer_id: int, coordinator_epoch: int, entry: ProducerEntry) -> KafkaError:
+        return KafkaError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"Invalid coordinator epoch for producerId {producer_id} in partition {self.topic_partition}: "
+            f"{coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+        )
 
     # -- questions
 

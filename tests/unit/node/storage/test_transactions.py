@@ -88,15 +88,15 @@ def test_verifications_that_nobody_used_expire(create: Create, batch: Build) -> 
 def test_the_marker_of_an_open_transaction_needs_a_newer_epoch_since_version_2(create: Create, batch: Build) -> None:
     log = create()
     append(log, batch(pid=7, epoch=3, transactional=True))
-    log.producers.check_marker(7, 3, 1)
-    log.producers.check_marker(7, 4, 2)
-    log.producers.check_marker(8, 0, 2)
+    log.producers.check_marker(7, 3, 0, 1)
+    log.producers.check_marker(7, 4, 0, 2)
+    log.producers.check_marker(8, 0, 0, 2)
     for epoch, version in [(3, 2), (2, 2), (2, 1)]:
         with pytest.raises(KafkaError) as refused:
-            log.producers.check_marker(7, epoch, version)
+            log.producers.check_marker(7, epoch, 0, version)
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     end(log, 7, COMMIT_MARKER, epoch=4)
-    log.producers.check_marker(7, 4, 2)  # the same marker again ends nothing
+    log.producers.check_marker(7, 4, 0, 2)  # the same marker again ends nothing
 
 
 def test_open_transactions_and_aborted_ones_survive_a_crash(create: Create, reopen: Create, batch: Build) -> None:
