@@ -28,7 +28,7 @@ SETTLE_S = 2.0 if "BARNABAS_TRANSCRIPT" not in os.environ else 0.15
 TRANSCRIPT = os.environ.get("BARNABAS_TRANSCRIPT")
 # Both sides alike: the ids of single nodes, no topic by accident, quick expiry nowhere.
 RELEASE = "4.0-IV3"  # the metadata level at which we format
-PROPERTIES = {"node.id": "1", "auto.create.topics.enable": "false"}
+PROPERTIES = {"node.id": "1", "auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,10 @@ def update(*features: tuple[str, int, int], validate_only: bool = True) -> Updat
         ("kraft.version", 1, UPGRADE),
         ("kraft.version", 0, SAFE_DOWNGRADE),
         ("kraft.version", 5, UPGRADE),
+        ("transaction.version", 2, UPGRADE),
+        ("transaction.version", 3, UPGRADE),
+        ("transaction.version", -1, UPGRADE),
+        ("transaction.version", 1, UPGRADE),
     ],
 )
 def test_levels_that_are_asked_for(both: Any, version: int, feature: tuple[str, int, int]) -> None:

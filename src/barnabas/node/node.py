@@ -20,6 +20,7 @@ from pathlib import Path
 from barnabas.core.metadata.state import BROKER_RESOURCE, Endpoint, MetadataDelta, MetadataImage
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.configuration.topics import TopicConfigs
+from barnabas.node.coordinators.groups import GroupCoordinator
 from barnabas.node.directory_assignment import DirectoryAssignment
 from barnabas.node.dispatch import Dispatcher
 from barnabas.node.fetch_sessions import FetchSessions
@@ -41,6 +42,7 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir
 from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
 from barnabas.node.storage.meta_properties import BadMetaProperties
+from barnabas.node.transactions.coordinator import TransactionCoordinator
 from barnabas.wire.uuids import Uuid
 
 __all__ = ["Node", "StartError"]
@@ -61,6 +63,8 @@ class Node:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     topic_configs: TopicConfigs
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
     def __init__(self, config: BrokerConfig, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.config = config
@@ -227,10 +231,21 @@ class Node:
         self._undo.append(self.partitions.stop)
         self.controller.on_committed += [self._apply_configs, self.partitions.apply]
         await self.partitions.start(self.image)
+        self._coordinate()
         if len(self.log_dirs.dirs) > 1:
             assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
             assignment.start(self.image)
             self.controller.on_committed.append(assignment.apply)
+
+    def _coordinate(self) -> None:
+        self.groups = GroupCoordinator(self)
+        self._undo.append(self.groups.stop)
+        self.controller.on_committed.append(self.groups.apply)
+        self.groups.start()
+        self.transactions = TransactionCoordinator(self)
+        self._undo.append(self.transactions.stop)
+        self.controller.on_committed.append(self.transactions.apply)
+        self.transactions.start()
 
     async def _give_back(self) -> None:
         """What a start that failed had taken, the last first."""
@@ -268,6 +283,9 @@ class Node:
         # A fetch that waits for records is answered without them, once its connection knows that this is the last one.
         for partition in self.partitions:
             partition.wake_all()
+        # Members who wait for the others of their group look for another coordinator.
+        await self.transactions.stop()
+        await self.groups.stop()
         await self.server.stop()
         await self.partitions.stop()
         await self.controller.stop()

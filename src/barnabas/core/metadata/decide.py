@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.records import LEVEL_WRITTEN, METADATA_VERSION
+from barnabas.core.metadata.records import FINALIZED_FEATURES, LEVEL_WRITTEN, METADATA_VERSION
 from barnabas.core.metadata.state import NO_LEADER, Endpoint, MetadataImage, PartitionState
 from barnabas.wire.records import metadata as wire
 from barnabas.wire.schema import Record
@@ -21,8 +21,18 @@ FENCE = 1
 
 
 def bootstrap_records() -> list[Record]:
-    """What a directory that we format begins with: the level, and no feature whose APIs do not exist yet."""
-    return [wire.FeatureLevelRecord(name=METADATA_VERSION, feature_level=LEVEL_WRITTEN)]
+    """What a directory that we format begins with: the level, and the features whose APIs exist."""
+    levels = {METADATA_VERSION: LEVEL_WRITTEN, **FINALIZED_FEATURES}
+    return [wire.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+
+
+def raise_features(image: MetadataImage) -> list[Record]:
+    """Features that came to exist after this cluster was made; one that was lowered to a level of its own stays."""
+    return [
+        wire.FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in FINALIZED_FEATURES.items()
+        if name not in image.features
+    ]
 
 
 def bootstrap(image: MetadataImage, records: Sequence[Record]) -> list[Record]:

@@ -16,6 +16,7 @@ from barnabas.wire.schema import Record
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+TRANSACTION_VERSION = "transaction.version"
 
 LEVEL_NAMES: Mapping[int, str] = {
     25: "4.0-IV3",
@@ -30,7 +31,13 @@ LEVEL_MAX = max(LEVEL_NAMES)
 LEVEL_WRITTEN = 25
 
 # What a node of ours can work with; a broker and a controller register these ranges.
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX), KRAFT_VERSION: (0, 1)}
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX),
+    KRAFT_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
+# What a new cluster begins with. One made before a feature existed here is raised to it at its next start.
+FINALIZED_FEATURES: Mapping[str, int] = {TRANSACTION_VERSION: 2}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,

@@ -8,8 +8,10 @@ replicas, and with `flush.messages` every answer waits for the disk.
 
 Deviations from Kafka: partitions are answered in the order asked; null records are INVALID_RECORD instead of no answer;
 a batch whose magic or length is wrong fails its own partition, not the whole request; what is inside a batch is not
-looked at (see storage/admission.py). Transactional batches are refused as long as there is no transaction coordinator,
-as Kafka does before it has one.
+looked at (see storage/admission.py).
+
+The first batch of a transaction for a partition is not appended before the coordinator knows of the partition: from 12
+on it is told, for older clients it is asked (`transaction.partition.verification.enable`).
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.transactions.state import TopicPartition
 from barnabas.node.leaders import current_leader, leader_endpoint
 from barnabas.node.partition import Partition
 from barnabas.node.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
 from barnabas.node.requests import RequestContext
 from barnabas.node.storage.admission import RecordsRefused, single_batch
 from barnabas.node.storage.log import Appended
+from barnabas.node.storage.producer_state import Verification
+from barnabas.node.transactions.verification import Refusal, Writer, verify
 from barnabas.node.waiting import PendingAcknowledgement, WaitingProduce
 from barnabas.wire.batch import (
     ATTRIBUTES_OFFSET,
@@ -37,7 +42,9 @@ from barnabas.wire.batch import (
     PRODUCER_ID_OFFSET,
     SPAN,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     framing_error,
+    read_header,
 )
 from barnabas.wire.compression import Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -58,6 +65,9 @@ TOPIC_IDS_SINCE = 13
 ZSTD = int(Compression.ZSTD)
 ZSTD_SINCE = 7
 LEADERS_SINCE = 10
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
+UNTOLD = "The transaction coordinator refuses the write."
 ACKS = (-1, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 # Kafka answers these without the log start offset.
@@ -71,10 +81,6 @@ PLAIN_ERRORS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-UNVERIFIED = (
-    "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
-)
-
 Asked = dict[str | Uuid, dict[int, Buffer | None]]
 
 
@@ -82,6 +88,8 @@ async def handle(
     context: RequestContext, request: ProduceRequest, node: Node
 ) -> AppendedResponse | ProduceResponse | None:
     produce = _Produce(context, request, node)
+    if request.transactional_id is not None:
+        await produce.verify(request.transactional_id)
     topics = produce.append_all()
     if produce.syncs:
         topics = await produce.after_syncs(topics)
@@ -120,7 +128,18 @@ class ToldError(KafkaError):
 class _Produce:
     """One request on its way."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now_ms", "_request", "failed", "pending", "syncs")
+    __slots__ = (
+        "_acks",
+        "_context",
+        "_node",
+        "_now_ms",
+        "_refused",
+        "_request",
+        "_verifications",
+        "failed",
+        "pending",
+        "syncs",
+    )
 
     def __init__(self, context: RequestContext, request: ProduceRequest, node: Node) -> None:
         self._context = context
@@ -129,8 +148,71 @@ class _Produce:
         self._acks = request.acks
         self._now_ms = node.clock()
         self.failed = False
+        # Of transactional batches: partitions that must not be written, and those of which that was found out.
+        self._refused: dict[TopicPartition, Refusal] = {}
+        self._verifications: dict[TopicPartition, Verification] | None = None
         self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
         self.pending: list[tuple[Partition, int]] = []
+
+    async def verify(self, transactional_id: str) -> None:
+        """Finds out to which partitions transactional batches may be appended."""
+        batches = self._transactional_batches()
+        if not batches:
+            return
+        self._context.authorize(Operation.WRITE, Resource.transactional_id(transactional_id))
+        writers = {(header.producer_id, header.producer_epoch) for _, header in batches}
+        if len(writers) > 1:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records of several producers.")
+        adds = self._context.api_version >= ADDS_SINCE
+        if not adds and not self._node.config.transaction_partition_verification_enable:
+            return
+        self._verifications = {}
+        for partition, header in batches:
+            producers = partition.log.producers
+            if not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
+                self._verifications[partition.topic, partition.index] = producers.begin_verification(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    self._now_ms,
+                    begins_at_zero=adds,
+                )
+        if self._verifications:
+            self._refused = await verify(
+                self._node,
+                Writer(transactional_id, *writers.pop()),
+                list(self._verifications),
+                adds=adds,
+                knows_abortable=self._context.api_version >= ABORTABLE_SINCE,
+            )
+
+    def _transactional_batches(self) -> list[tuple[Partition, BatchHeader]]:
+        """Those for partitions that are led here."""
+        found = []
+        for key, partitions in self._asked().items():
+            name, _ = self._topic(key)
+            if name in INTERNAL_TOPICS:
+                continue
+            for index, records in partitions.items():
+                partition = None if name is None else self._node.partitions.get(name, index)
+                if partition is not None and partition.is_leader and is_transactional(records):
+                    assert records is not None
+                    if has_producer(records):
+                        found.append((partition, read_header(records)))
+        return found
+
+    def _check_verified(self, partition: Partition, records: Buffer) -> None:
+        """Between the question and the append the transaction may have ended."""
+        if self._verifications is None or not is_transactional(records) or not has_producer(records):
+            return
+        at = (partition.topic, partition.index)
+        if at in self._refused:
+            code, message = self._refused[at]
+            raise KafkaError(code, UNTOLD) if message is None else ToldError(code, message)
+        header = read_header(records)
+        producers = partition.log.producers
+        if not producers.is_verified(header.producer_id, header.producer_epoch, self._verifications.get(at)):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{partition.log.name} is not part of the transaction.")
 
     def append_all(self) -> TopicResults:
         asked = self._asked()
@@ -185,6 +267,8 @@ class _Produce:
             if partition is None:
                 raise KafkaError(self._node.partitions.missing_error(self._node.image, topic, index))
             view = self._check(topic, records)
+            if self._verifications is not None:
+                self._check_verified(partition, view)
             checked = True
             appended = partition.append(view, self._acks, self._now_ms)
         except KafkaError as error:
@@ -213,8 +297,6 @@ class _Produce:
             attributes = records[ATTRIBUTES_OFFSET + 1]
             if attributes & COMPRESSION_MASK == ZSTD and self._context.api_version < ZSTD_SINCE:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
-            if attributes & TRANSACTIONAL_FLAG and has_producer(records):
-                raise ToldError(ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED)
         if self._acks not in ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks} is not one of -1, 0 and 1")
         if topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:

@@ -1,9 +1,9 @@
-"""InitProducerId, versions 0 to 5: an id for an idempotent producer.
+"""InitProducerId, versions 0 to 5: a producer id and epoch, for an idempotent or a transactional producer.
 
 2 brought compact encoding, 3 the id and epoch that a producer already has, 4 PRODUCER_FENCED, 5 the newer transactions.
+A transaction that is open is aborted first, and who comes for its id is told CONCURRENT_TRANSACTIONS meanwhile.
 
-Deviations from Kafka: a transactional id is answered with COORDINATOR_NOT_AVAILABLE as long as there is no transaction
-coordinator; the first producer waits for its id instead of being told to try again.
+Deviations from Kafka: the first producer waits for its id instead of being told to try again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.transactions.decide import ProducerIdAndEpoch
 from barnabas.node.requests import RequestContext
+from barnabas.node.transactions.fencing import told
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.node.node import Node
 
 NONE = -1
+FENCED_SINCE = 4
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest, node: Node) -> InitProducerIdResponse:
@@ -30,13 +33,18 @@ async def handle(context: RequestContext, request: InitProducerIdRequest, node: 
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer names both its id and its epoch, or neither.")
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no transaction coordinator yet.")
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await node.transactions.new_producer_id(), producer_epoch=0)
+    expected = None
+    if request.producer_id != NONE:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        producer_id = await node.producer_ids.next()
+        given = await node.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
     except KafkaError as error:
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        raise told(context, error, FENCED_SINCE) from error
+    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
 
 
 def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:

@@ -1,7 +1,8 @@
 """The start of an epoch: what a node that has become the leader appends before it answers for anything.
 
 First the leader change, with the voters where the log does not have them as they are; then, as one batch each, the
-bootstrap records of an empty log, the registrations of controller and broker, and the lead of the partitions.
+bootstrap records of an empty log, the registrations of controller and broker, features that the cluster is older than,
+and the lead of the partitions.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class EpochStart:
             registration.rack,
         )
         self._records([broker])
+        self._records(decide.raise_features(self.image))
         for changes in _chunks(decide.lead_partitions(self.image, node_id)):
             self._records(changes)
 

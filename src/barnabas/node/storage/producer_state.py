@@ -5,6 +5,11 @@ batches (the next one continues the sequence, one of the last five is a duplicat
 a new epoch (begins at sequence 0). An open transaction holds back the last stable offset until its marker is written,
 and, where there are followers, until the marker is below the high watermark.
 
+Before a producer's first batch of a transaction is appended, the coordinator is asked whether the transaction comprises
+the partition. Until then a `Verification` is kept, and with it the lowest sequence that was offered: a later batch must
+not overtake one whose verification has failed. It ends with the batch, or with a marker: then what was learned is about
+a transaction that is over.
+
 Snapshots (`.snapshot`, named by the offset they were taken at) are written when a segment rolls and at a clean stop,
 so that recovery reads no more than the last segment.
 """
@@ -39,6 +44,7 @@ REMEMBERED_BATCHES = 5
 NO_TRANSACTION = -1
 NO_COORDINATOR_EPOCH = -1
 DEFAULT_EXPIRATION_MS = 86_400_000
+EPOCH_BUMPS_SINCE = 2  # transaction.version
 
 SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, crc of what follows it, count of entries
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
@@ -106,6 +112,19 @@ class ProducerEntry:
             self.next_sequence = 0
 
 
+class Verification:
+    """That a producer's transaction comprises this partition is being found out, or has been."""
+
+    __slots__ = ("begins_at_zero", "lowest_sequence", "producer_epoch", "since_ms")
+
+    def __init__(self, producer_epoch: int, lowest_sequence: int, begins_at_zero: bool, since_ms: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = lowest_sequence
+        # With an epoch for each transaction a producer that is not known here begins with sequence 0.
+        self.begins_at_zero = begins_at_zero
+        self.since_ms = since_ms
+
+
 class ActiveProducer(NamedTuple):
     producer_id: int
     producer_epoch: int
@@ -125,6 +144,7 @@ class ProducerState:
         self.snapshot_offset = 0
         self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id, in order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset of a completed one -> offset of its marker
+        self._verifications: dict[int, Verification] = {}
 
     # -- checks before an append, and the change after it
 
@@ -140,6 +160,8 @@ class ProducerState:
     def check(self, header: BatchHeader, offset: int, *, sequences: bool) -> None:
         """Raise if the producer may not write this batch at `offset`; only clients' sequences are looked at."""
         entry = self.producers.get(header.producer_id)
+        if self._verifications and sequences:
+            self._check_verification(header, offset)
         if entry is None or header.attributes & CONTROL_FLAG:
             if entry is not None and header.producer_epoch < entry.producer_epoch:
                 raise self._old_epoch(header, entry, offset)
@@ -154,6 +176,55 @@ class ProducerState:
                 f"Expected transactional write from producer {header.producer_id} at offset {offset} "
                 f"in partition {self.topic_partition}",
             )
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, begins_at_zero: bool
+    ) -> Verification:
+        found = self._verifications.get(producer_id)
+        if found is None or found.producer_epoch < producer_epoch:
+            found = Verification(producer_epoch, base_sequence, begins_at_zero, now_ms)
+            self._verifications[producer_id] = found
+        elif found.producer_epoch == producer_epoch:
+            found.lowest_sequence = min(found.lowest_sequence, base_sequence)
+            found.begins_at_zero = begins_at_zero
+        return found
+
+    def is_verified(self, producer_id: int, producer_epoch: int, verification: Verification | None) -> bool:
+        """Whether a batch of a transaction may be appended: one is open, or what was found out still holds."""
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return True
+        return verification is not None and self._verifications.get(producer_id) is verification
+
+    def _check_verification(self, header: BatchHeader, offset: int) -> None:
+        found = self._verifications.get(header.producer_id)
+        if found is None:
+            return
+        is_unknown = header.producer_id not in self.producers
+        if header.base_sequence > (0 if found.begins_at_zero and is_unknown else found.lowest_sequence):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} at offset {offset} in partition "
+                f"{self.topic_partition}: {header.base_sequence} (incoming seq. number), {found.lowest_sequence} "
+                "(earliest seen sequence)",
+            )
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """With an epoch for each transaction, the marker of an open one has a newer epoch than its batches."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return
+        is_open = entry.current_txn_first_offset != NO_TRANSACTION
+        newer = transaction_version >= EPOCH_BUMPS_SINCE and is_open
+        if producer_epoch < entry.producer_epoch + newer:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The marker of producer {producer_id} for {self.topic_partition} has epoch {producer_epoch}, and the "
+                f"last seen epoch is {entry.producer_epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise self._old_coordinator(producer_id, coordinator_epoch, entry)
 
     def _check_sequence(self, header: BatchHeader, entry: ProducerEntry, offset: int) -> None:
         if entry.producer_epoch == NO_PRODUCER_EPOCH or entry.next_sequence == header.base_sequence:
@@ -184,6 +255,8 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry()
+        if self._verifications and header.attributes & TRANSACTIONAL_FLAG:
+            self._verifications.pop(header.producer_id, None)
         if header.attributes & CONTROL_FLAG:
             return self._end_transaction(header, entry, buffer, position)
         if entry.producer_epoch != header.producer_epoch:
@@ -222,11 +295,14 @@ class ProducerState:
     def check_coordinator(self, header: BatchHeader, buffer: Buffer, position: int) -> None:
         entry, marker = self.producers.get(header.producer_id), read_marker(buffer, position)
         if entry is not None and marker is not None and marker[1] < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"Invalid coordinator epoch for producerId {header.producer_id} in partition {self.topic_partition}: "
-                f"{marker[1]} (zombie), {entry.coordinator_epoch} (current)",
-            )
+            raise self._old_coordinator(header.producer_id, marker[1], entry)
+
+    def _old_coordinator(self, producer_id: int, coordinator_epoch: int, entry: ProducerEntry) -> KafkaError:
+        return KafkaError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"Invalid coordinator epoch for producerId {producer_id} in partition {self.topic_partition}: "
+            f"{coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+        )
 
     # -- questions
 
@@ -250,14 +326,20 @@ class ProducerState:
                 entry.current_txn_first_offset,
             )
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset != NO_TRANSACTION
+        if entry is None or entry.current_txn_first_offset == NO_TRANSACTION:
+            return False
+        return entry.producer_epoch == producer_epoch
 
     def expire(self, now_ms: int) -> None:
         expired = [it for it, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
+        if self._verifications:
+            oldest_ms = now_ms - self.expiration_ms
+            kept = {it: found for it, found in self._verifications.items() if found.since_ms > oldest_ms}
+            self._verifications = kept
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         idle = entry.current_txn_first_offset == NO_TRANSACTION
@@ -269,6 +351,7 @@ class ProducerState:
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.map_end_offset = map_end_offset
 
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:

@@ -75,6 +75,7 @@ def test_features_whose_lowest_level_is_zero_are_shown_from_version_4_on() -> No
     assert [(item.name, item.min_version, item.max_version) for item in fourth.supported_features] == [
         ("kraft.version", 0, 1),
         ("metadata.version", 25, 30),
+        ("transaction.version", 0, 2),
     ]
     for response in (third, fourth):
         assert response.finalized_features_epoch == 17

@@ -38,18 +38,18 @@ async def test_the_first_epoch_begins_with_leader_voters_bootstrap_and_registrat
     batches = written(directory)
     assert [kinds(batch) for batch in batches] == [
         [LeaderChangeMessage, KRaftVersionRecord, VotersRecord],
-        [wire.BeginTransactionRecord, wire.FeatureLevelRecord, wire.EndTransactionRecord],
+        [wire.BeginTransactionRecord, *[wire.FeatureLevelRecord] * 2, wire.EndTransactionRecord],
         [wire.RegisterControllerRecord],
         [wire.RegisterBrokerRecord],
     ]
     assert {batch.epoch for batch in batches} == {1}
     assert controller.epoch == 1
-    assert controller.broker_epoch == 7 == batches[3].base_offset
+    assert controller.broker_epoch == 8 == batches[3].base_offset
     assert controller.image == controller.working
-    assert (controller.image.offset, controller.image.epoch) == (7, 1)
-    assert controller.image.features == {"metadata.version": 25, "kraft.version": 1}
+    assert (controller.image.offset, controller.image.epoch) == (8, 1)
+    assert controller.image.features == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2}
     broker = controller.image.brokers[1]
-    assert (broker.epoch, broker.fenced, broker.log_dirs) == (7, False, [directory.id])
+    assert (broker.epoch, broker.fenced, broker.log_dirs) == (8, False, [directory.id])
     assert broker.endpoints == {"PLAINTEXT": directory.broker}
     assert '"leaderEpoch":1,' in (directory.log / "quorum-state").read_text()
     await controller.stop()
@@ -68,6 +68,26 @@ async def test_each_start_is_a_new_epoch_that_leads_its_partitions_anew(director
     epochs = [batch.epoch for batch in written(directory) if kinds(batch)[0] is LeaderChangeMessage]
     assert epochs == [1, 2]
     assert next(kinds(batch) for batch in written(directory) if batch.epoch == 2) == [LeaderChangeMessage]
+
+
+async def test_a_cluster_that_was_made_before_transactions_is_raised_at_its_next_start(directory: Directory) -> None:
+    async with directory.running() as controller:
+        await controller.submit(lambda image: Decision([lowered(0)], None))
+        assert "transaction.version" not in controller.image.features
+    async with directory.running() as controller:
+        assert controller.image.features["transaction.version"] == 2
+    assert [wire.FeatureLevelRecord] in [kinds(batch) for batch in written(directory) if batch.epoch == 2]
+
+
+async def test_a_feature_that_was_lowered_stays_lowered(directory: Directory) -> None:
+    async with directory.running() as controller:
+        await controller.submit(lambda image: Decision([lowered(1)], None))
+    async with directory.running() as controller:
+        assert controller.image.features["transaction.version"] == 1
+
+
+def lowered(level: int) -> wire.FeatureLevelRecord:
+    return wire.FeatureLevelRecord(name="transaction.version", feature_level=level)
 
 
 async def test_after_a_kill_the_next_start_replaces_the_registration_at_once(directory: Directory) -> None:
@@ -274,9 +294,9 @@ async def test_producer_ids_are_never_given_twice(directory: Directory) -> None:
 async def test_the_quorum_is_described_with_one_voter(directory: Directory) -> None:
     async with directory.running() as controller:
         quorum = controller.quorum()
-        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 8)
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 9)
         [voter] = quorum.voters
-        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 8)
+        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 9)
         assert voter.last_fetch_timestamp_ms == voter.last_caught_up_timestamp_ms == directory.now_ms
 
 

@@ -33,7 +33,10 @@ def test_an_empty_directory_is_formatted_with_our_level_and_one_voter(empty: Dir
     assert meta is not None
     assert (meta.cluster_id, meta.node_id) == ("cluster-A", 1)
     bootstrap = read_snapshot(empty.root / "bootstrap.checkpoint")
-    assert bootstrap.records == [wire.FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    assert bootstrap.records == [
+        wire.FeatureLevelRecord(name="metadata.version", feature_level=25),
+        wire.FeatureLevelRecord(name="transaction.version", feature_level=2),
+    ]
     first = read_snapshot(empty.log / "00000000000000000000-0000000000.checkpoint")
     assert first.control_records[1:3] == [
         KRaftVersionRecord(k_raft_version=1),

@@ -1,0 +1,252 @@
+"""One partition of an internal topic as a state machine: decisions in, batches to append out, answers when committed.
+
+    decide      An operation looks at the shard and returns a `Decision`. Its records are replayed into the shard at
+                once, so the next operation sees them, and wait to be written.
+    unwritten   What waits, in batches. The shell appends them in order and says `appended` with the log's end, or
+                `append_failed`.
+    committed   The high watermark has passed an end: the decisions before it are answered. A decision without records
+                is answered with the last one before it, since it may rest on that one's records.
+    lost        Another node leads: everybody who waits is told so, and the shard is thrown away.
+
+A failed append takes the shard back to what has been appended: what is in the log may still be committed, and what is
+not never happened. Losing the leadership takes it back further than anybody looks, because a shard is loaded anew from
+the log. Offsets and positions are kept apart: a position counts decisions (see `timeline`), and `_written` says which
+log end commits which position.
+
+The shard's state that is not in records (who waits, when what times out) is its own business: `Decision.decided` tells
+it how its records fared.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from barnabas.core.coordinator.decision import Decision, Marker, Producer
+from barnabas.core.coordinator.promise import Promise
+from barnabas.core.coordinator.records import CoordinatorRecord, Kinds, encode
+from barnabas.core.coordinator.timeline import Timeline
+from barnabas.core.coordinator.timers import Timers
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Shard")
+
+BATCH_BYTES_MAX = 512 * 1024
+RECORD_OVERHEAD_BYTES = 24
+# How many records of a decision that is not atomic stay together.
+PIECE_RECORDS = 100
+
+
+class Shard(Protocol):
+    """What groups and transactions are to the runtime."""
+
+    timeline: Timeline
+    timers: Timers
+
+    @property
+    def kinds(self) -> Kinds:
+        """The types of records that are understood."""
+
+    def replay(self, record: CoordinatorRecord, producer: Producer | None) -> None: ...
+
+    def replay_marker(self, marker: Marker) -> None: ...
+
+    def loaded(self) -> Decision[None] | None:
+        """Everything in the log has been replayed: timers begin to run."""
+
+    def unloaded(self, error: KafkaError) -> None:
+        """Answers whoever waits in the shard itself."""
+
+
+class Batch(NamedTuple):
+    """What is appended in one piece: records of one producer or of none, or the marker of a transaction's end."""
+
+    records: list[tuple[bytes, bytes | None]]
+    producer: Producer | None
+    marker: Marker | None
+    position: int
+
+
+class _Waiting(NamedTuple):
+    position: int
+    promise: Promise[Any]
+    decision: Decision[Any]
+
+
+class ShardRuntime(Generic[S]):
+    def __init__(self, shard: S) -> None:
+        self.shard = shard
+        self.timeline = shard.timeline
+        self._waiting: deque[_Waiting] = deque()
+        self._batches: list[Batch] = []
+        self._open_bytes = 0
+        self._appended_position = 0
+        self._written: deque[tuple[int, int]] = deque()
+        # Told when there is something to write and was nothing before.
+        self.on_unwritten: Callable[[], None] | None = None
+
+    @property
+    def is_committed(self) -> bool:
+        """Nothing is decided that is not committed."""
+        return not self._batches and not self._written
+
+    # Deciding
+
+    def decide(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
+        try:
+            decision = operation(self.shard)
+        except KafkaError as error:
+            promise: Promise[T] = Promise()
+            promise.fail(error)
+            return promise
+        return self.accept(decision)
+
+    def accept(self, decision: Decision[T]) -> Promise[T]:
+        if not decision.records and decision.marker is None:
+            return self._accept_without_records(decision)
+        pieces = [decision.records] if decision.atomic else _pieces(decision.records)
+        was_empty = not self._batches
+        for piece in pieces:
+            self._take(piece, decision)
+        promise: Promise[T] = Promise()
+        self._waiting.append(_Waiting(self.timeline.position, promise, decision))
+        if was_empty and self.on_unwritten is not None:
+            self.on_unwritten()
+        return promise
+
+    def _accept_without_records(self, decision: Decision[T]) -> Promise[T]:
+        if isinstance(decision.response, Promise):
+            return decision.response
+        promise: Promise[T] = Promise()
+        if self.is_committed:
+            promise.set(decision.response)
+        else:
+            self._waiting.append(_Waiting(self.timeline.position, promise, decision))
+        return promise
+
+    def _take(self, records: Sequence[CoordinatorRecord], decision: Decision[Any]) -> None:
+        before = self.timeline.position
+        encoded = [encode(record) for record in records]
+        position = self.timeline.begin()
+        try:
+            for record in records:
+                self.shard.replay(record, decision.producer)
+            if decision.marker is not None:
+                self.shard.replay_marker(decision.marker)
+        except BaseException:
+            self.timeline.revert(before)
+            raise
+        if encoded:
+            self._add(encoded, decision.producer, position)
+        if decision.marker is not None:
+            self._batches.append(Batch([], None, decision.marker, position))
+            self._open_bytes = BATCH_BYTES_MAX
+
+    def _add(self, encoded: list[tuple[bytes, bytes | None]], producer: Producer | None, position: int) -> None:
+        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in encoded)
+        last = self._batches[-1] if self._batches else None
+        if last is None or last.producer != producer or self._open_bytes + size > BATCH_BYTES_MAX:
+            self._batches.append(Batch(encoded, producer, None, position))
+            self._open_bytes = size
+        else:
+            last.records.extend(encoded)
+            self._batches[-1] = last._replace(position=position)
+            self._open_bytes += size
+
+    # Writing
+
+    def unwritten(self) -> list[Batch]:
+        """What is to be appended now, in this order; say `appended` after each, or `append_failed` for all the rest."""
+        batches, self._batches = self._batches, []
+        self._open_bytes = 0
+        return batches
+
+    def appended(self, batch: Batch, end_offset: int) -> None:
+        self._appended_position = batch.position
+        self._written.append((end_offset, batch.position))
+
+    def append_failed(self, error: KafkaError) -> None:
+        """Nothing behind what was appended has happened."""
+        self._batches = []
+        self.timeline.revert(self._appended_position)
+        failed = [each for each in self._waiting if each.position > self._appended_position]
+        for _ in failed:
+            self._waiting.pop()
+        for each in failed:
+            self._fail(each, error)
+
+    def committed(self, high_watermark: int) -> None:
+        written = self._written
+        position = 0
+        while written and written[0][0] <= high_watermark:
+            position = written.popleft()[1]
+        if not position:
+            return
+        self.timeline.commit(position)
+        while self._waiting and self._waiting[0].position <= position:
+            self._succeed(self._waiting.popleft())
+
+    def lost(self, error: KafkaError) -> None:
+        """The shard is of no use any more."""
+        self._batches = []
+        waiting, self._waiting = self._waiting, deque()
+        self.timeline.revert(0)
+        for each in waiting:
+            self._fail(each, error)
+        self.shard.unloaded(error)
+        self.shard.timers.cancel_all()
+
+    # Loading
+
+    def loaded_uncommitted(self, end_offset: int) -> None:
+        """What is replayed next was found in the log above the high watermark, and ends there."""
+        position = self.timeline.begin()
+        self._appended_position = position
+        self._written.append((end_offset, position))
+
+    @staticmethod
+    def _succeed(waiting: _Waiting) -> None:
+        decision = waiting.decision
+        if decision.decided is not None:
+            decision.decided(None)
+        if isinstance(decision.response, Promise):
+            waiting.promise.follow(decision.response)
+        else:
+            waiting.promise.set(decision.response)
+
+    @staticmethod
+    def _fail(waiting: _Waiting, error: KafkaError) -> None:
+        decision = waiting.decision
+        if decision.decided is not None:
+            decision.decided(error)
+        if isinstance(decision.response, Promise) and decision.response.is_done:
+            waiting.promise.follow(decision.response)
+        else:
+            waiting.promise.fail(error)
+
+
+def _pieces(records: Sequence[CoordinatorRecord]) -> list[Sequence[CoordinatorRecord]]:
+    return [records[start : start + PIECE_RECORDS] for start in range(0, len(records), PIECE_RECORDS)]
+
+
+def append_error(error: KafkaError) -> KafkaError:
+    """What a client of the coordinator is told when its records could not be appended."""
+    if error.code in (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_COORDINATOR,
+    ):
+        return KafkaError(ErrorCode.NOT_COORDINATOR, error.message)
+    if error.code in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ):
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
+    return error

@@ -1,0 +1,1 @@
+"""Consumer groups: who belongs to them, who consumes what, and how far they have come."""

@@ -1,0 +1,171 @@
+"""Committed offsets: how far each group has come in each partition.
+
+An offset is committed at once, or with a producer's transaction: then it is pending until the transaction's marker
+decides about it. If both happen to one partition, the one that was written later counts, whenever the marker comes;
+`order` says which that is. A tombstone removes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from barnabas.core.coordinator.decision import Marker, Producer
+from barnabas.core.coordinator.records import CoordinatorRecord
+from barnabas.core.coordinator.timeline import Timeline, TimelineDict
+from barnabas.core.groups.records import NO_TIMESTAMP, offset_tombstone
+from barnabas.core.groups.state import ClassicGroup, Phase
+from barnabas.wire.records.groups import OffsetCommitKey, OffsetCommitValue
+
+K = TypeVar("K")
+V = TypeVar("V")
+TopicPartition = tuple[str, int]
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    order: int
+
+
+class Tables(Generic[K, V]):
+    """Tables by name; one that was never written to is empty."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._tables: dict[K, TimelineDict[TopicPartition, V]] = {}
+        self._nothing: TimelineDict[TopicPartition, V] = TimelineDict(timeline)
+
+    def get(self, name: K) -> TimelineDict[TopicPartition, V]:
+        """To read from."""
+        return self._tables.get(name, self._nothing)
+
+    def of(self, name: K) -> TimelineDict[TopicPartition, V]:
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = TimelineDict(self._timeline)
+        return table
+
+    def items(self) -> Iterator[tuple[K, TimelineDict[TopicPartition, V]]]:
+        return ((name, table) for name, table in self._tables.items() if len(table))
+
+    def prune(self) -> None:
+        for name in [name for name, table in self._tables.items() if table.is_unused]:
+            del self._tables[name]
+
+
+class Offsets:
+    def __init__(self, timeline: Timeline) -> None:
+        self._by_group: Tables[str, CommittedOffset] = Tables(timeline)
+        # By producer and group.
+        self._pending: Tables[tuple[int, str], CommittedOffset] = Tables(timeline)
+        self._order = 0
+
+    # Replay
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
+        at = (key.topic, key.partition)
+        if value is None:
+            self._by_group.of(key.group).pop(at)
+            for (_, group_id), table in list(self._pending.items()):
+                if group_id == key.group:
+                    table.pop(at)
+            return
+        self._order += 1
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            self._order,
+        )
+        if producer is None:
+            self._by_group.of(key.group)[at] = committed
+        else:
+            self._pending.of((producer.producer_id, key.group))[at] = committed
+
+    def replay_marker(self, marker: Marker) -> None:
+        for (producer_id, group_id), table in list(self._pending.items()):
+            if producer_id != marker.producer_id:
+                continue
+            for at, committed in list(table.items()):
+                table.pop(at)
+                if marker.committed:
+                    offsets = self._by_group.of(group_id)
+                    present = offsets.get(at)
+                    if present is None or present.order < committed.order:
+                        offsets[at] = committed
+
+    # What there is
+
+    def latest(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._by_group.get(group_id).get((topic, partition))
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._by_group.get(group_id).committed((topic, partition))
+
+    def all_latest(self, group_id: str) -> list[tuple[TopicPartition, CommittedOffset]]:
+        return list(self._by_group.get(group_id).items())
+
+    def all_committed(self, group_id: str) -> list[tuple[TopicPartition, CommittedOffset]]:
+        return list(self._by_group.get(group_id).committed_items())
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """A transaction that has not ended would change this offset."""
+        at = (topic, partition)
+        return any(at in table for (_, group), table in self._pending.items() if group == group_id)
+
+    def has_pending(self, group_id: str) -> bool:
+        return any(group == group_id for (_, group), _ in self._pending.items())
+
+    # Removal
+
+    def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:
+        at = dict.fromkeys(self._by_group.get(group_id))
+        for (_, pending_group), table in self._pending.items():
+            if pending_group == group_id:
+                at |= dict.fromkeys(table)
+        return [offset_tombstone(group_id, topic, partition) for topic, partition in at]
+
+    def tombstones_of_topics(self, topics: set[str]) -> list[CoordinatorRecord]:
+        found: dict[tuple[str, str, int], None] = {}
+        for group_id, table in self._by_group.items():
+            found |= {(group_id, *at): None for at in table if at[0] in topics}
+        for (_, group_id), table in self._pending.items():
+            found |= {(group_id, *at): None for at in table if at[0] in topics}
+        return [offset_tombstone(*each) for each in found]
+
+    def expire(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
+        """Tombstones for what is no longer to be kept, and whether the group has nothing left then.
+
+        A group without members keeps its offsets for the retention time after it became empty; one that nobody ever
+        joined counts from the commit; a stable one loses those of topics it does not subscribe to.
+        """
+        table = self._by_group.get(group.id)
+        if not len(table):
+            return [], not self.has_pending(group.id)
+        is_simple = group.protocol_type is None
+        if not is_simple and not group.is_empty and (group.phase is not Phase.STABLE or not group.subscribed_topics):
+            return [], False
+        tombstones = []
+        for (topic, partition), committed in table.items():
+            if group.subscribes_to(topic) or self.is_pending(group.id, topic, partition):
+                continue
+            since_ms = committed.commit_timestamp_ms
+            if not is_simple and group.is_empty and group.phase_since_ms != NO_TIMESTAMP:
+                since_ms = group.phase_since_ms
+            due_ms = since_ms + retention_ms
+            if committed.expire_timestamp_ms != NO_TIMESTAMP:
+                due_ms = committed.expire_timestamp_ms
+            if now_ms >= due_ms:
+                tombstones.append(offset_tombstone(group.id, topic, partition))
+        return tombstones, len(tombstones) == len(table) and not self.has_pending(group.id)
+
+    def prune(self) -> None:
+        """Forgets the tables of groups and producers that are gone."""
+        self._by_group.prune()
+        self._pending.prune()

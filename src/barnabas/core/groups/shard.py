@@ -1,0 +1,129 @@
+"""The groups of one partition of __consumer_offsets: what the shared runtime drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from barnabas.core.coordinator.decision import Decision, Marker, Producer
+from barnabas.core.coordinator.records import CoordinatorRecord, Kinds
+from barnabas.core.coordinator.timeline import Timeline, TimelineDict
+from barnabas.core.coordinator.timers import Timers
+from barnabas.core.groups.commits import Commits
+from barnabas.core.groups.membership import Membership
+from barnabas.core.groups.offsets import Offsets
+from barnabas.core.groups.records import KINDS, group_of_record, group_tombstone
+from barnabas.core.groups.settings import GroupSettings
+from barnabas.core.groups.state import ClassicGroup
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+
+class GroupShard:
+    def __init__(
+        self,
+        timers: Timers,
+        settings: Callable[[], GroupSettings],
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.timeline = Timeline()
+        self.timers = timers
+        self._settings = settings
+        self._clock = clock
+        self._is_loaded = False
+        self.groups: TimelineDict[str, ClassicGroup] = TimelineDict(self.timeline)
+        self.offsets = Offsets(self.timeline)
+        self.membership = Membership(self.groups, timers, settings, clock, new_id)
+        self.commits = Commits(self.groups, self.offsets, self.membership.rebalance, settings, clock)
+
+    @property
+    def kinds(self) -> Kinds:
+        return KINDS
+
+    # What the runtime tells
+
+    def replay(self, record: CoordinatorRecord, producer: Producer | None) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            if value is not None and key.group not in self.groups:
+                # Offsets without members: a group that assigns its partitions by itself.
+                self.groups[key.group] = ClassicGroup(key.group, self._clock())
+            self.offsets.replay(key, value, producer)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self._replay_group(key.group, value)
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        """A record of ours only says what its group already is; a loaded one says what to make of it."""
+        if value is None:
+            self.groups.pop(group_id)
+        elif not self._is_loaded:
+            self.groups[group_id] = group_of_record(group_id, value)
+        elif group_id not in self.groups:
+            created = self.membership.created.pop(group_id, None)
+            self.groups[group_id] = created or group_of_record(group_id, value)
+
+    def replay_marker(self, marker: Marker) -> None:
+        self.offsets.replay_marker(marker)
+
+    def loaded(self) -> Decision[None] | None:
+        self._is_loaded = True
+        self._look_for_expired_later()
+        records = self.membership.loaded()
+        return Decision(records, None, atomic=False) if records else None
+
+    def unloaded(self, error: KafkaError) -> None:
+        for group in list(self.groups.values()):
+            self.membership.give_up(group, error.code)
+
+    # Reading
+
+    def committed_group(self, group_id: str) -> ClassicGroup | None:
+        return self.groups.committed(group_id)
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ClassicGroup]:
+        """Those in any of the states and of any of the types, or all; the case of names does not matter."""
+        wanted_states = {each.lower() for each in states}
+        wanted_types = {each.lower() for each in types}
+        return [
+            group
+            for _, group in self.groups.committed_items()
+            if (not wanted_states or group.phase.value.lower() in wanted_states)
+            and (not wanted_types or group.type.value.lower() in wanted_types)
+        ]
+
+    # Removal
+
+    def delete_group(self, group_id: str) -> Decision[ErrorCode]:
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision([], ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.is_empty:
+            return Decision([], ErrorCode.NON_EMPTY_GROUP)
+        records = [*self.offsets.tombstones_of_group(group_id), group_tombstone(group_id)]
+        return Decision(records, ErrorCode.NONE, atomic=False)
+
+    def topics_deleted(self, topics: set[str]) -> Decision[None]:
+        """Offsets of topics that are no more are of no use, and wrong if a topic of that name comes again."""
+        return Decision(self.offsets.tombstones_of_topics(topics), None, atomic=False)
+
+    def expire_offsets(self) -> Decision[None]:
+        now_ms, retention_ms = self._clock(), self._settings().offsets_retention_ms
+        records: list[CoordinatorRecord] = []
+        for group in list(self.groups.values()):
+            tombstones, nothing_left = self.offsets.expire(group, now_ms, retention_ms)
+            records += tombstones
+            if nothing_left and group.is_empty:
+                records.append(group_tombstone(group.id))
+        self.offsets.prune()
+        return Decision(records, None, atomic=False)
+
+    def _look_for_expired_later(self) -> None:
+        interval_ms = self._settings().offsets_retention_check_interval_ms
+        self.timers.schedule(("expiry",), interval_ms, partial(self._look_for_expired))
+
+    def _look_for_expired(self) -> Decision[None]:
+        self._look_for_expired_later()
+        return self.expire_offsets()

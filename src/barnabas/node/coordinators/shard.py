@@ -1,0 +1,213 @@
+"""One partition of an internal topic that this node leads: loaded, written, watched, timed.
+
+Decisions of one turn of the loop are appended together at its end: one batch, one answer each. The partition tells us
+as a watcher how far it is committed, and when it is no longer ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from barnabas.core.coordinator.decision import Decision
+from barnabas.core.coordinator.loading import Decoder, Loader, marker_record
+from barnabas.core.coordinator.promise import Promise
+from barnabas.core.coordinator.runtime import Batch, Shard, ShardRuntime, append_error
+from barnabas.node.partition import Partition
+from barnabas.node.storage.origin import Origin
+from barnabas.wire.batch import Record, build_batch, decode_records, decode_records_fast
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Shard)
+
+log = logging.getLogger("barnabas.coordinators")
+
+# A piece of the log that is replayed in one go takes a few milliseconds.
+LOAD_PIECE_BYTES = 128 * 1024
+# From here on the compiled reader is worth its import.
+LOAD_FAST_BYTES = 4 * 1024 * 1024
+
+
+class LedShard(Generic[S]):
+    def __init__(self, partition: Partition, shard: S, clock: Callable[[], int]) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.leader_epoch = partition.leader_epoch
+        self.is_loaded = False
+        self.is_lost = False
+        self._clock = clock
+        self._runtime: ShardRuntime[S] = ShardRuntime(shard)
+        self._runtime.on_unwritten = self._write_soon
+        shard.timers.on_earlier = self._set_timer
+        self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+        # With `flush.messages`, committed is what has been synced as well; without, there is no such bound.
+        self._syncing: int = 0
+        self._synced_end = 0
+
+    # Loading and letting go
+
+    def load(self) -> None:
+        """An empty log is loaded at once, another one piece by piece."""
+        self.partition.watchers[self] = None
+        log_ = self.partition.log
+        if log_.log_start_offset == log_.log_end_offset:
+            self._loaded()
+        else:
+            self._loading = asyncio.ensure_future(self._load())
+
+    async def _load(self) -> None:
+        partition = self.partition
+        try:
+            decoder: Decoder = decode_records
+            if partition.log.size_bytes > LOAD_FAST_BYTES:
+                decoder = decode_records_fast
+            loader = Loader(self._runtime, partition.log.log_start_offset, decoder)  # type: ignore[arg-type]
+            while loader.next_offset < partition.log.log_end_offset:
+                piece = partition.log.read(loader.next_offset, LOAD_PIECE_BYTES)
+                if not piece:
+                    break
+                loader.feed(piece, partition.high_watermark)
+                await asyncio.sleep(0)
+            self._loaded()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("%s cannot be loaded: its coordinator stays away", partition.log.name)
+
+    def _loaded(self) -> None:
+        self._loading = None
+        self.is_loaded = True
+        self._runtime.committed(self.partition.high_watermark)
+        decision = self.shard.loaded()
+        if decision is not None:
+            self._runtime.accept(decision)
+        self._set_timer()
+
+    def lose(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Led by another node, deleted, or its disk is gone; or this node stops."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.is_loaded = False
+        self.partition.watchers.pop(self, None)
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._runtime.lost(KafkaError(code, f"{self.partition.log.name} is no longer coordinated here."))
+
+    # Deciding
+
+    def submit(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
+        return self._runtime.decide(operation)
+
+    def require_loaded(self) -> None:
+        if self.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not self.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    # Writing
+
+    def _write_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.write)
+
+    def write(self) -> None:
+        """Everything decided so far goes into the log; called by itself at the end of a turn of the loop."""
+        if self.is_lost:
+            return
+        flush_due = False
+        now_ms = self._clock()
+        try:
+            for batch in self._runtime.unwritten():
+                appended = self.partition.append(encode_batch(batch, now_ms), -1, now_ms, Origin.COORDINATOR)
+                self._runtime.appended(batch, appended.last_offset + 1)
+                flush_due = flush_due or appended.flush_due
+        except KafkaError as error:
+            log.warning("%s could not be written to: %s", self.partition.log.name, error)
+            self._runtime.append_failed(append_error(error))
+        if flush_due:
+            self._sync()
+        self._committed()
+
+    def _sync(self) -> None:
+        end_offset = self.partition.log.log_end_offset
+        background: Any = self.partition.log.background
+        self._syncing += 1
+        background.sync(self.partition.log).add_done_callback(partial(self._synced, end_offset))
+
+    def _synced(self, end_offset: int, done: asyncio.Future[int]) -> None:
+        self._syncing -= 1
+        if done.cancelled() or done.exception() is not None:
+            self.lose()
+            return
+        self._synced_end = max(self._synced_end, end_offset)
+        self._committed()
+
+    def _committed(self) -> None:
+        high_watermark = self.partition.high_watermark
+        if self._syncing:
+            high_watermark = min(high_watermark, self._synced_end)
+        self._runtime.committed(high_watermark)
+
+    # Watching the partition
+
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
+        if self.is_loaded:
+            self._committed()
+        return not self.is_lost
+
+    def changed(self) -> None:
+        partition = self.partition
+        if partition.is_gone or not partition.is_leader or partition.log.offline:
+            asyncio.get_running_loop().call_soon(self.lose)
+
+    # Time
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay_ms = self.shard.timers.next_delay_ms
+        if delay_ms is not None and self.is_loaded:
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        while self.is_loaded and (due := self.shard.timers.take_due()) is not None:
+            try:
+                decision = due()
+                if decision is not None:
+                    self._runtime.accept(decision)
+            except KafkaError as error:
+                log.warning("A timer of %s was refused: %s", self.partition.log.name, error)
+            except Exception:
+                log.exception("A timer of %s failed", self.partition.log.name)
+        self._set_timer()
+
+
+def encode_batch(batch: Batch, now_ms: int) -> bytearray:
+    if batch.marker is not None:
+        key, value = marker_record(batch.marker)
+        return build_batch(
+            [Record(0, now_ms, key, value)],
+            producer_id=batch.marker.producer_id,
+            producer_epoch=batch.marker.producer_epoch,
+            transactional=True,
+            control=True,
+        )
+    records = [Record(index, now_ms, key, value) for index, (key, value) in enumerate(batch.records)]
+    if batch.producer is None:
+        return build_batch(records)
+    return build_batch(
+        records,
+        producer_id=batch.producer.producer_id,
+        producer_epoch=batch.producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )

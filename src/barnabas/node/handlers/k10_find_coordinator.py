@@ -1,0 +1,62 @@
+"""FindCoordinator, versions 0 to 6: the broker that coordinates a group or a transactional id.
+
+1 brought the type of the key, 4 several keys at once, 6 the keys of share groups. Deviations from Kafka: the internal
+topic is made before the answer to the first who asks, who therefore need not ask again; share groups have no
+coordinator yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.security.model import Operation, Resource
+from barnabas.node.leaders import leader_endpoint
+from barnabas.node.requests import RequestContext
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from barnabas.node.node import Node
+
+GROUP, TRANSACTION = 0, 1
+SEVERAL_KEYS = 4
+
+
+async def handle(context: RequestContext, request: FindCoordinatorRequest, node: Node) -> FindCoordinatorResponse:
+    if context.api_version >= SEVERAL_KEYS:
+        found = [await _find(context, request.key_type, key, node) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(context, request.key_type, request.key, node)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(context: RequestContext, key_type: int, key: str, node: Node) -> Coordinator:
+    try:
+        coordinator = _coordinator(context, key_type, key, node)
+        await coordinator.create_topic()
+        leader = leader_endpoint(node.image, (coordinator.leader_of(key), -1), context.listener)
+        if leader is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except KafkaError as error:
+        message = error.message or error.code.name
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=message)
+    message = "NONE" if context.api_version < SEVERAL_KEYS else ""
+    return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=message)
+
+
+def _coordinator(context: RequestContext, key_type: int, key: str, node: Node) -> Any:
+    if key_type == GROUP:
+        context.authorize(Operation.DESCRIBE, Resource.group(key))
+        return node.groups
+    if key_type == TRANSACTION:
+        context.authorize(Operation.DESCRIBE, Resource.transactional_id(key))
+        transactions = getattr(node, "transactions", None)
+        if transactions is not None:
+            return transactions
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
