@@ -23,6 +23,7 @@ from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.node.directory_assignment import DirectoryAssignment
 from barnabas.node.dispatch import Dispatcher
 from barnabas.node.fetch_sessions import FetchSessions
+from barnabas.node.housekeeping import Housekeeping
 from barnabas.node.metadata.controller import Controller
 from barnabas.node.metadata.epoch import Registration
 from barnabas.node.metadata.errors import StartError
@@ -57,6 +58,7 @@ class Node:
     server: Server
     controller: Controller
     partitions: Partitions
+    housekeeping: Housekeeping
     metadata_cache: MetadataCache
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
@@ -228,6 +230,14 @@ class Node:
             assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
             assignment.start(self.image)
             self.controller.on_committed.append(assignment.apply)
+        self.housekeeping = Housekeeping(
+            self.partitions,
+            self.clock,
+            initial_delay_ms=self.config.log_initial_task_delay_ms,
+            retention_check_ms=self.config.log_retention_check_interval_ms,
+        )
+        self.housekeeping.start()
+        self._undo.append(self.housekeeping.stop)
 
     async def _give_back(self) -> None:
         """What a start that failed had taken, the last first."""
@@ -266,6 +276,7 @@ class Node:
         for partition in self.partitions:
             partition.wake_all()
         await self.server.stop()
+        await self.housekeeping.stop()
         await self.partitions.stop()
         await self.controller.stop()
         clean = not self.failed.is_set() and self.controller.failure is None

@@ -180,7 +180,7 @@ class Partitions:
             partition.retire()
             directory = self._log_dirs.dir_of(partition.log)
             try:
-                self._keep(directory.remove(partition.log))
+                directory.remove(partition.log)
             except OSError as error:
                 directory.failed(error)
 
@@ -237,7 +237,7 @@ class Partitions:
     def _done(self, work: asyncio.Future[None]) -> None:
         self._tasks.discard(work)
         if not work.cancelled() and (error := work.exception()) is not None:
-            logger.error("A partition's directory could not be removed", exc_info=error)
+            logger.error("Partitions are no longer looked after", exc_info=error)
 
     async def stop(self) -> None:
         """Nobody is served any more: wakes who waits, and ends what runs in the background."""

@@ -40,6 +40,8 @@ from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
+SEGMENTS_AT_ONCE = 16  # a few renames each: deleting so many does not hold up the loop
+
 Placed = list[tuple[int, BatchHeader]]
 
 
@@ -477,7 +479,8 @@ class PartitionLog:
             task.end_offset = min(task.end_offset, offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """No longer offer what is below `offset`; segments wholly below are deleted. False if it already was so."""
+        """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
+        retention. False if it already was so."""
         if offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -490,17 +493,20 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset)
+        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=SEGMENTS_AT_ONCE)
         return True
 
-    def delete_segments(self, removable: Callable[[Segment, Segment], bool]) -> int:
+    def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
         """Delete segments from the start while `removable(segment, next segment)` holds; how many there were."""
         try:
-            removed = self.segments.remove_from_start(removable)
+            removed = self.segments.remove_from_start(removable, limit)
             self._remove(removed)
             if removed:
                 first = self.segments.first_offset
-                self.producers.remove_snapshots(before=first)
+                if len(removed) == limit:  # the last of several rounds looks for all of them in the directory
+                    self.producers.remove_snapshots_at(segment.base_offset for segment in removed)
+                else:
+                    self.producers.remove_snapshots(before=first)
                 if first > self.log_start_offset:
                     self.log_start_offset = first
                     self.epochs.truncate_from_start(first)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -309,11 +309,17 @@ class ProducerState:
         return path
 
     def remove_snapshots(self, *, before: int | None = None, after: int | None = None) -> None:
-        for offset in snapshot_offsets(self.directory):
-            if (before is not None and offset < before) or (after is not None and offset > after):
-                unlink_all([self._path(offset)])
-                if offset == self.snapshot_offset:
-                    self.snapshot_offset = 0
+        self.remove_snapshots_at(
+            offset
+            for offset in snapshot_offsets(self.directory)
+            if (before is not None and offset < before) or (after is not None and offset > after)
+        )
+
+    def remove_snapshots_at(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            unlink_all([self._path(offset)])
+            if offset == self.snapshot_offset:
+                self.snapshot_offset = 0
 
     def _path(self, offset: int) -> str:
         return f"{self.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"

@@ -98,10 +98,12 @@ class Segments:
         """The segment that holds `offset`, and those behind it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
-    def remove_from_start(self, removable: Callable[[Segment, Segment], bool]) -> list[Segment]:
+    def remove_from_start(self, removable: Callable[[Segment, Segment], bool], limit: int | None) -> list[Segment]:
         """Take out the segments at the start for which `removable(segment, next)` holds; the active one stays."""
-        count = 0
-        while count < len(self._segments) - 1 and removable(self._segments[count], self._segments[count + 1]):
+        count, most = 0, len(self._segments) - 1
+        if limit is not None:
+            most = min(most, limit)
+        while count < most and removable(self._segments[count], self._segments[count + 1]):
             count += 1
         removed = self._segments[:count]
         del self._segments[:count]
