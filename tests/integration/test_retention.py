@@ -53,9 +53,10 @@ def files(node: Node, partition: str, suffix: str = "") -> list[str]:
 
 
 def test_records_go_by_age_and_fetches_below_are_told_so(node: Node, client: Any, wait_until: WaitUntil) -> None:
-    node.create_topic("aged", config={"segment.bytes": 3000, "retention.ms": 3_600_000})
+    node.create_topic("aged", config={"segment.bytes": 3000})
     for hours_ago in (5, 5, 4, 4, 0, 0):
         client.append("aged", batch(now_ms() - hours_ago * 3_600_000))
+    client.configure("aged", retention_ms=3_600_000)
     wait_until(lambda: client.offset("aged", -2) == 4)
     assert client.fetch("aged", 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     answer = client.fetch("aged", 4)
