@@ -34,7 +34,7 @@ from barnabas.node.metadata.snapshotting import SnapshotPolicy
 from barnabas.node.metadata_cache import MetadataCache
 from barnabas.node.net.server import Server
 from barnabas.node.net.settings import Listener, NetworkSettings, parse_ip_overrides
-from barnabas.node.partitions import Intervals, Partitions
+from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
 from barnabas.node.producer_ids import ProducerIds
 from barnabas.node.requests import ListenerKind
 from barnabas.node.storage.directory_lock import DirectoryLocked
@@ -314,5 +314,6 @@ def intervals(config: BrokerConfig) -> Intervals:
     return Intervals(
         high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
         recovery_point_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+        flush_check_ms=min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS),
         producer_id_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
     )

@@ -235,6 +235,7 @@ class LogDirs:
         for each in self.online:
             for log in each.logs.values():
                 if log.is_flush_overdue(now_ms):
+                    log.last_flush_ms = now_ms
                     each.flush_later(log)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

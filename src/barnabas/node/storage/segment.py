@@ -67,6 +67,7 @@ class Segment:
         "file",
         "handles",
         "index_interval_bytes",
+        "preallocated",
         "roll_jitter_ms",
         "size",
         "transactions",
@@ -92,6 +93,7 @@ class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
+        self.preallocated = False
         new = size is None
         self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), base_offset, new=True) if new else None
         self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), base_offset, new=True) if new else None
@@ -306,8 +308,16 @@ class Segment:
         self.load_end()
         return removed
 
+    def preallocate(self, size: int) -> None:
+        """The file gets its final size; what is behind the batches is zeros until it is finished."""
+        os.ftruncate(self.file.fileno(), size)
+        self.preallocated = True
+
     def finish(self) -> None:
-        """No more appends: the greatest timestamp closes the time index, and both index files are complete."""
+        """No more appends: the greatest timestamp closes the time index, and all files have their size."""
+        if self.preallocated:
+            os.ftruncate(self.file.fileno(), self.size)
+            self.preallocated = False
         if self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()

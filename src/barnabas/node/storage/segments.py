@@ -83,7 +83,9 @@ class Segments:
     def create(self, base_offset: int, config: LogConfig, now_ms: int, *, touch: bool = True) -> Segment:
         """A new active segment; with `touch` its file exists when this returns."""
         segment = self._segment(base_offset, config, now_ms)
-        if touch:
+        if config.preallocate:
+            segment.preallocate(config.roll_bytes)
+        elif touch:
             segment.file.fileno()
         self._add(segment)
         return segment
