@@ -36,6 +36,7 @@ from barnabas.node.net.server import Server
 from barnabas.node.net.settings import Listener, NetworkSettings, parse_ip_overrides
 from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
 from barnabas.node.producer_ids import ProducerIds
+from barnabas.node.recompression import Recompression
 from barnabas.node.requests import ListenerKind
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log_config import LogConfig
@@ -59,6 +60,7 @@ class Node:
     controller: Controller
     partitions: Partitions
     housekeeping: Housekeeping
+    recompression: Recompression
     metadata_cache: MetadataCache
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
@@ -221,6 +223,8 @@ class Node:
         self.metadata_cache = MetadataCache(self.node_id, self.cluster_id)
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.recompression = Recompression()
+        self._undo.append(self.recompression.close)
         await self.log_dirs.load(self.log_config, now_ms=self.clock())
         self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
         self._undo.append(self.partitions.stop)
@@ -276,6 +280,7 @@ class Node:
         for partition in self.partitions:
             partition.wake_all()
         await self.server.stop()
+        self.recompression.close()
         await self.housekeeping.stop()
         await self.partitions.stop()
         await self.controller.stop()

@@ -75,13 +75,15 @@ UNVERIFIED = (
     "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
 )
 
-Asked = dict[str | Uuid, dict[int, Buffer | None]]
+Asked = dict[str | Uuid, dict[int, Buffer | KafkaError | None]]
 
 
 async def handle(
     context: RequestContext, request: ProduceRequest, node: Node
 ) -> AppendedResponse | ProduceResponse | None:
     produce = _Produce(context, request, node)
+    if node.partitions.recompress:
+        await produce.recompress()
     topics = produce.append_all()
     if produce.syncs:
         topics = await produce.after_syncs(topics)
@@ -120,7 +122,7 @@ class ToldError(KafkaError):
 class _Produce:
     """One request on its way."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now_ms", "_request", "failed", "pending", "syncs")
+    __slots__ = ("_acks", "_asked", "_context", "_node", "_now_ms", "_request", "failed", "pending", "syncs")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, node: Node) -> None:
         self._context = context
@@ -128,14 +130,24 @@ class _Produce:
         self._node = node
         self._acks = request.acks
         self._now_ms = node.clock()
+        self._asked = self._by_partition()
         self.failed = False
         self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
         self.pending: list[tuple[Partition, int]] = []
 
+    async def recompress(self) -> None:
+        """Large batches get their topics' compression in threads; an error of theirs takes their place."""
+        for key, partitions in self._asked.items():
+            name, _ = self._topic(key)
+            for index, records in partitions.items():
+                partition = self._node.partitions.get(name, index) if name is not None else None
+                if partition is not None and records is not None and not isinstance(records, KafkaError):
+                    log = partition.log
+                    partitions[index] = await self._node.recompression.apply(records, log.name, log.config)
+
     def append_all(self) -> TopicResults:
-        asked = self._asked()
         topics: TopicResults = []
-        for key, partitions in asked.items():
+        for key, partitions in self._asked.items():
             name, error = self._topic(key)
             if name is None:
                 self.failed = True
@@ -144,7 +156,7 @@ class _Produce:
                 topics.append((key, [self._append(name, index, records) for index, records in partitions.items()]))
         return topics
 
-    def _asked(self) -> Asked:
+    def _by_partition(self) -> Asked:
         """By topic and partition: of a partition that is there twice the last one counts, as with Kafka.
 
         Transactional records without a transactional id are an error of the whole request.
@@ -178,12 +190,15 @@ class _Produce:
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, ErrorCode.NONE
 
-    def _append(self, topic: str, index: int, records: Buffer | None) -> PartitionResult:
+    def _append(self, topic: str, index: int, records: Buffer | KafkaError | None) -> PartitionResult:
         partition = self._node.partitions.get(topic, index)
         checked = False
         try:
             if partition is None:
                 raise KafkaError(self._node.partitions.missing_error(self._node.image, topic, index))
+            if isinstance(records, KafkaError):
+                checked = True
+                raise records
             view = self._check(topic, records)
             checked = True
             appended = partition.append(view, self._acks, self._now_ms)
