@@ -38,6 +38,7 @@ from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
 from barnabas.node.producer_ids import ProducerIds
 from barnabas.node.recompression import Recompression
 from barnabas.node.requests import ListenerKind
+from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir
@@ -60,6 +61,7 @@ class Node:
     controller: Controller
     partitions: Partitions
     housekeeping: Housekeeping
+    cleaner: Cleaner
     recompression: Recompression
     metadata_cache: MetadataCache
     fetch_sessions: FetchSessions
@@ -242,6 +244,9 @@ class Node:
         )
         self.housekeeping.start()
         self._undo.append(self.housekeeping.stop)
+        self.cleaner = Cleaner(self.partitions, self.log_dirs.dirs, self.clock, cleaner_settings(self.config))
+        self.cleaner.start()
+        self._undo.append(self.cleaner.stop)
 
     async def _give_back(self) -> None:
         """What a start that failed had taken, the last first."""
@@ -259,6 +264,7 @@ class Node:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
             self.config = self.topic_configs.broker(self.image)
             self.server.reconfigure(network_settings(self.config))
+            self.cleaner.reconfigure(cleaner_settings(self.config))
 
     def _log_dir_failed(self, directory: LogDir, error: OSError) -> None:
         log.error("The log directory %s has failed and is offline: %s", directory.path, error)
@@ -282,6 +288,7 @@ class Node:
         await self.server.stop()
         self.recompression.close()
         await self.housekeeping.stop()
+        await self.cleaner.stop()
         await self.partitions.stop()
         await self.controller.stop()
         clean = not self.failed.is_set() and self.controller.failure is None
@@ -313,6 +320,17 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         **({"queued_max_bytes": queued_max_bytes} if queued_max_bytes > 0 else {}),
     )
     return settings
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
 
 
 def intervals(config: BrokerConfig) -> Intervals:

@@ -225,7 +225,7 @@ def corrupt(error: Exception) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Records cannot be read: {error}")
 
 
-def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes, and the position behind it."""
     value = shift = 0
     while True:

@@ -250,6 +250,13 @@ class ProducerState:
                 entry.current_txn_first_offset,
             )
 
+    def last_offsets(self) -> dict[int, tuple[int, int]]:
+        """Of each producer: the last offset of its data, -1 if it has none, and its epoch."""
+        return {
+            producer_id: (entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch)
+            for producer_id, entry in self.producers.items()
+        }
+
     def has_ongoing_transaction(self, producer_id: int) -> bool:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset != NO_TRANSACTION

@@ -50,7 +50,7 @@ def delete_while(log: PartitionLog, is_due: Due, high_watermark: int, now_ms: in
     count = 0
     end_offset = log.log_start_offset
     for segment, next_offset in with_next_offsets(log):
-        if count == limit or next_offset > high_watermark or not segment.size or not is_due(segment):
+        if count == limit or next_offset > high_watermark or is_unused(log, segment) or not is_due(segment):
             break
         count, end_offset = count + 1, next_offset
     if count == len(log.segments):
@@ -58,6 +58,11 @@ def delete_while(log: PartitionLog, is_due: Due, high_watermark: int, now_ms: in
     if count:
         log.advance_log_start_offset(end_offset)
     return count
+
+
+def is_unused(log: PartitionLog, segment: Segment) -> bool:
+    """An active segment to which nothing was written; compaction may leave others without records, and they may go."""
+    return not segment.size and segment is log.active_segment
 
 
 def with_next_offsets(log: PartitionLog) -> Iterator[tuple[Segment, int]]:

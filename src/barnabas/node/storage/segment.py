@@ -10,6 +10,7 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import count
 from typing import NamedTuple
 
 from barnabas.node.storage.files import (
@@ -40,6 +41,8 @@ WALK_BYTES = 16 * 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
 NOT_LOADED = -2
 
+copies = count(1)
+
 
 class ShortWrite(OSError):
     """The device took only a part."""
@@ -61,6 +64,7 @@ class Segment:
         "_ring_last_offsets",
         "_ring_positions",
         "_rolling_timestamp",
+        "_suffix",
         "_time_index",
         "base_offset",
         "created_ms",
@@ -84,11 +88,13 @@ class Segment:
         size: int | None = None,
         has_txn_index: bool = False,
         roll_jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
-        """An existing segment has a `size`; without one it is new and empty."""
+        """An existing segment has a `size`; without one it is new and empty. `suffix` is behind its files' names."""
         self.handles = handles
+        self._suffix = suffix
         self.base_offset = base_offset
-        self.file = PooledFile(handles, directory, offset_name(base_offset, LOG_SUFFIX))
+        self.file = PooledFile(handles, directory, offset_name(base_offset, LOG_SUFFIX) + suffix)
         self.size = size or 0
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
@@ -108,7 +114,7 @@ class Segment:
         self._ring_floor = base_offset if new else base_offset + RELATIVE_OFFSET_MAX + 1
 
     def _beside(self, suffix: str) -> PooledFile:
-        return PooledFile(self.handles, self.file.directory, offset_name(self.base_offset, suffix))
+        return PooledFile(self.handles, self.file.directory, offset_name(self.base_offset, suffix) + self._suffix)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -333,6 +339,13 @@ class Segment:
         found = [self.file, self.offset_index.file, self.time_index.file]
         return [*found, self.transactions.file] if self.transactions.exists else found
 
+    def drop_suffix(self) -> None:
+        """The files get the names of a segment's files, unless they have been given others meanwhile."""
+        for file in self.files():
+            if self._suffix and file.name.endswith(self._suffix):
+                file.rename(file.name.removesuffix(self._suffix))
+        self._suffix = ""
+
     def close(self) -> None:
         for index in (self._offset_index, self._time_index):
             if index is not None:
@@ -343,8 +356,11 @@ class Segment:
     def mark_deleted(self) -> list[str]:
         """Rename the files out of the way and close them; they are removed later."""
         files = self.files()
+        suffix = DELETED_SUFFIX
+        if os.path.exists(self.file.path + suffix):  # compaction has replaced this segment before, a moment ago
+            suffix = f".{next(copies)}{DELETED_SUFFIX}"
         for file in files:
-            file.rename(file.name + DELETED_SUFFIX)
+            file.rename(file.name + suffix)
             file.close()
         return [file.path for file in files]
 

@@ -112,6 +112,14 @@ class Segments:
         del self._base_offsets[:count]
         return removed
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """One segment in the place of several neighbours."""
+        at = self._segments.index(old[0])
+        assert self._segments[at : at + len(old)] == old
+        assert self.active not in old
+        self._segments[at : at + len(old)] = [new]
+        self._base_offsets[at : at + len(old)] = [new.base_offset]
+
     def truncate_to(self, offset: int, now_ms: int) -> list[Segment]:
         """Keep what is below `offset`, which is not below the first segment; the segments behind it are returned."""
         keep = max(bisect_right(self._base_offsets, offset), 1)
