@@ -12,11 +12,20 @@ from typing import Any, Self
 
 import pytest
 
+from barnabas.client.blocking import Connection
 from barnabas.client.exchange import request_frame
 from barnabas.testing import Node
 from barnabas.wire.apis import message_classes, response_header_version
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Request
 
 WAIT_S = 20.0
@@ -113,6 +122,66 @@ def create_topic(node: Node, name: str, partitions: int = 1, **configs: str) -> 
     with RawClient(node.port) as client:
         answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert answer.topics[0].error_code == 0, answer
+
+
+class LogClient:
+    """Writes and reads the partitions of a node batch by batch, and changes configs."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.connection: Connection = node.connect()
+
+    def reconnect(self) -> None:
+        self.connection.close()
+        self.connection = self.node.connect()
+
+    def produce(self, topic: str, batch: bytes | bytearray, partition: int = 0, acks: int = -1) -> Any:
+        """The partition's part of the answer."""
+        data = [PartitionProduceData(index=partition, records=bytes(batch))]
+        topics = [TopicProduceData(name=topic, partition_data=data)]
+        answer = self.connection.request(ProduceRequest(acks=acks, timeout_ms=15_000, topic_data=topics), 9)
+        return answer.responses[0].partition_responses[0]
+
+    def append(self, topic: str, batch: bytes | bytearray, partition: int = 0) -> int:
+        result = self.produce(topic, batch, partition)
+        assert result.error_code == 0, result
+        offset: int = result.base_offset
+        return offset
+
+    def fetch(self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 26) -> Any:
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        topics = [FetchTopic(topic=topic, partitions=[asked])]
+        answer = self.connection.request(FetchRequest(max_wait_ms=0, max_bytes=max_bytes, topics=topics), 12)
+        return answer.responses[0].partitions[0]
+
+    def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
+        """-2 for the earliest, -1 for the latest."""
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+        found = self.connection.request(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions[0]
+        assert found.error_code == 0, found
+        offset: int = found.offset
+        return offset
+
+    def configure(self, topic: str, **configs: object) -> None:
+        changes = [
+            AlterableConfig(name=key.replace("_", "."), config_operation=0, value=str(value))
+            for key, value in configs.items()
+        ]
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes)
+        [result] = self.connection.request(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert result.error_code == 0, result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+
+@pytest.fixture
+def log_client() -> type[LogClient]:
+    return LogClient
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from barnabas.node.coordinators.groups import GroupCoordinator
 from barnabas.node.directory_assignment import DirectoryAssignment
 from barnabas.node.dispatch import Dispatcher
 from barnabas.node.fetch_sessions import FetchSessions
+from barnabas.node.housekeeping import Housekeeping
 from barnabas.node.metadata.controller import Controller
 from barnabas.node.metadata.epoch import Registration
 from barnabas.node.metadata.errors import StartError
@@ -34,9 +35,11 @@ from barnabas.node.metadata.snapshotting import SnapshotPolicy
 from barnabas.node.metadata_cache import MetadataCache
 from barnabas.node.net.server import Server
 from barnabas.node.net.settings import Listener, NetworkSettings, parse_ip_overrides
-from barnabas.node.partitions import Intervals, Partitions
+from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
 from barnabas.node.producer_ids import ProducerIds
+from barnabas.node.recompression import Recompression
 from barnabas.node.requests import ListenerKind
+from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir
@@ -59,6 +62,9 @@ class Node:
     server: Server
     controller: Controller
     partitions: Partitions
+    housekeeping: Housekeeping
+    cleaner: Cleaner
+    recompression: Recompression
     metadata_cache: MetadataCache
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
@@ -226,6 +232,8 @@ class Node:
         self.metadata_cache = MetadataCache(self.node_id, self.cluster_id)
         self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.recompression = Recompression()
+        self._undo.append(self.recompression.close)
         await self.log_dirs.load(self.log_config, now_ms=self.clock())
         self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
         self._undo.append(self.partitions.stop)
@@ -236,6 +244,17 @@ class Node:
             assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
             assignment.start(self.image)
             self.controller.on_committed.append(assignment.apply)
+        self.housekeeping = Housekeeping(
+            self.partitions,
+            self.clock,
+            initial_delay_ms=self.config.log_initial_task_delay_ms,
+            retention_check_ms=self.config.log_retention_check_interval_ms,
+        )
+        self.housekeeping.start()
+        self._undo.append(self.housekeeping.stop)
+        self.cleaner = Cleaner(self.partitions, self.log_dirs.dirs, self.clock, cleaner_settings(self.config))
+        self.cleaner.start()
+        self._undo.append(self.cleaner.stop)
 
     def _coordinate(self) -> None:
         self.groups = GroupCoordinator(self)
@@ -263,6 +282,7 @@ class Node:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
             self.config = self.topic_configs.broker(self.image)
             self.server.reconfigure(network_settings(self.config))
+            self.cleaner.reconfigure(cleaner_settings(self.config))
 
     def _log_dir_failed(self, directory: LogDir, error: OSError) -> None:
         log.error("The log directory %s has failed and is offline: %s", directory.path, error)
@@ -287,6 +307,9 @@ class Node:
         await self.transactions.stop()
         await self.groups.stop()
         await self.server.stop()
+        self.recompression.close()
+        await self.housekeeping.stop()
+        await self.cleaner.stop()
         await self.partitions.stop()
         await self.controller.stop()
         if self.controller.failure is not None:
@@ -322,9 +345,21 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
     return settings
 
 
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
+
+
 def intervals(config: BrokerConfig) -> Intervals:
     return Intervals(
         high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
         recovery_point_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+        flush_check_ms=min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS),
         producer_id_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
     )

@@ -58,6 +58,7 @@ class Partitions:
         self._tasks: set[asyncio.Future[None]] = set()
         self._written_high_watermarks: dict[tuple[str, int], int] = {}
         self._flushes_by_time = False
+        self.recompress = False  # whether there are topics with a compression of their own
         # Topics with a partition whose directory was not there at the start.
         self._elsewhere: set[Uuid] = set()
 
@@ -169,6 +170,7 @@ class Partitions:
     def _add(self, state: PartitionState, log: PartitionLog, high_watermark: int) -> None:
         self._partitions[state.topic, state.index] = Partition(self._node_id, state, log, high_watermark)
         self._flushes_by_time = self._flushes_by_time or log.config.flush_ms < LONG_MAX
+        self.recompress = self.recompress or log.config.target_compression is not None
 
     def _delete(self, keys: list[tuple[str, int]], topic_id: Uuid) -> None:
         """The directory is out of the way when this returns, so that a topic of the same name can follow at once."""
@@ -180,7 +182,7 @@ class Partitions:
             partition.retire()
             directory = self._log_dirs.dir_of(partition.log)
             try:
-                self._keep(directory.remove(partition.log))
+                directory.remove(partition.log)
             except OSError as error:
                 directory.failed(error)
 
@@ -192,6 +194,7 @@ class Partitions:
                 if everywhere or partition.topic in topics:
                     partition.log.config = self._config_for(partition.topic)
             self._flushes_by_time = any(each.log.config.flush_ms < LONG_MAX for each in self)
+            self.recompress = any(each.log.config.target_compression is not None for each in self)
 
     # Looking after them
 
@@ -237,7 +240,7 @@ class Partitions:
     def _done(self, work: asyncio.Future[None]) -> None:
         self._tasks.discard(work)
         if not work.cancelled() and (error := work.exception()) is not None:
-            logger.error("A partition's directory could not be removed", exc_info=error)
+            logger.error("Partitions are no longer looked after", exc_info=error)
 
     async def stop(self) -> None:
         """Nobody is served any more: wakes who waits, and ends what runs in the background."""

@@ -190,11 +190,17 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Ba
         position += header.size
 
 
-def recompress(buffer: Buffer, position: int, codec: Compression, level: int | None = None) -> bytearray:
+def recompress(
+    buffer: Buffer,
+    position: int,
+    codec: Compression,
+    level: int | None = None,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> bytearray:
     """The same batch with another codec: header and records stay, only their wrapping changes."""
     header = read_header(buffer, position)
     payload = memoryview(buffer)[position + RECORDS_OFFSET : position + header.size]
-    packed = compress(decompress(payload, header.compression), codec, level)
+    packed = compress(decompress(payload, header.compression, max_bytes), codec, level)
     return assemble(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)
 
 
@@ -219,7 +225,7 @@ def corrupt(error: Exception) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Records cannot be read: {error}")
 
 
-def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes, and the position behind it."""
     value = shift = 0
     while True:

@@ -22,6 +22,12 @@ MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
+SNAPPY_EXPANSION_MAX = 64  # the longest copy, which takes at least two bytes
+# Version 1, independent blocks of at most 64 KiB, no checksums but that of the header, as the Java client writes it.
+LZ4_HEADER = bytes.fromhex("04224d18604082")
+LZ4_BLOCK_BYTES = 64 * 1024
+LZ4_END = bytes(4)
+LZ4_UNCOMPRESSED = 0x80000000
 FIRST_GUESS_BYTES = 64 * 1024
 
 
@@ -52,9 +58,7 @@ def compress(data: Buffer, codec: Compression, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return compress_xerial(data)
     if codec is Compression.LZ4:
-        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        frame.compress(bytes(data))
-        return bytes(frame.finish())
+        return compress_lz4(data, level)
     return bytes(cramjam.zstd.compress(data, level=level))
 
 
@@ -64,6 +68,21 @@ def compress_xerial(data: Buffer) -> bytes:
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def compress_lz4(data: Buffer, level: int) -> bytes:
+    """Block by block: the library's frames of several blocks are either linked or made without letting others run."""
+    view = memoryview(data)
+    parts: list[bytes | memoryview] = [LZ4_HEADER]
+    for start in range(0, len(view), LZ4_BLOCK_BYTES):
+        block = view[start : start + LZ4_BLOCK_BYTES]
+        frame = memoryview(cramjam.lz4.compress(block, level=level))
+        (size,) = struct.unpack_from("<I", frame, len(LZ4_HEADER))
+        at = len(LZ4_HEADER) + 4
+        packed = frame[at : at + (size & ~LZ4_UNCOMPRESSED)]
+        parts += (struct.pack("<I", size), packed)
+    parts.append(LZ4_END)
     return b"".join(parts)
 
 
@@ -122,7 +141,10 @@ def decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
 
 
 def decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > SNAPPY_EXPANSION_MAX * len(block):
+        raise struct.error(f"{len(block)} bytes cannot become {size}")
+    if size > max_bytes:
         raise too_large(max_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))
 

@@ -270,7 +270,7 @@ class Cluster:
         )
 
     def config_for(self, topic: str) -> LogConfig:
-        return self.configs.get(topic, LogConfig())
+        return self.configs.get(topic, LogConfig(file_delete_delay_ms=20))
 
     async def start(self) -> None:
         self.log_dirs.begin()

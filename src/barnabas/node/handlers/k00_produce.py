@@ -81,7 +81,7 @@ PLAIN_ERRORS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-Asked = dict[str | Uuid, dict[int, Buffer | None]]
+Asked = dict[str | Uuid, dict[int, Buffer | KafkaError | None]]
 
 
 async def handle(
@@ -90,6 +90,8 @@ async def handle(
     produce = _Produce(context, request, node)
     if request.transactional_id is not None:
         await produce.verify(request.transactional_id)
+    if node.partitions.recompress:
+        await produce.recompress()
     topics = produce.append_all()
     if produce.syncs:
         topics = await produce.after_syncs(topics)
@@ -130,6 +132,7 @@ class _Produce:
 
     __slots__ = (
         "_acks",
+        "_asked",
         "_context",
         "_node",
         "_now_ms",
@@ -147,6 +150,7 @@ class _Produce:
         self._node = node
         self._acks = request.acks
         self._now_ms = node.clock()
+        self._asked = self._by_partition()
         self.failed = False
         # Of transactional batches: partitions that must not be written, and those of which that was found out.
         self._refused: dict[TopicPartition, Refusal] = {}
@@ -189,16 +193,18 @@ class _Produce:
     def _transactional_batches(self) -> list[tuple[Partition, BatchHeader]]:
         """Those for partitions that are led here."""
         found = []
-        for key, partitions in self._asked().items():
+        for key, partitions in self._asked.items():
             name, _ = self._topic(key)
             if name in INTERNAL_TOPICS:
                 continue
             for index, records in partitions.items():
                 partition = None if name is None else self._node.partitions.get(name, index)
-                if partition is not None and partition.is_leader and is_transactional(records):
-                    assert records is not None
-                    if has_producer(records):
-                        found.append((partition, read_header(records)))
+                if partition is None or not partition.is_leader:
+                    continue
+                if records is None or isinstance(records, KafkaError) or not is_transactional(records):
+                    continue
+                if has_producer(records):
+                    found.append((partition, read_header(records)))
         return found
 
     def _check_verified(self, partition: Partition, records: Buffer) -> None:
@@ -214,10 +220,19 @@ class _Produce:
         if not producers.is_verified(header.producer_id, header.producer_epoch, self._verifications.get(at)):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{partition.log.name} is not part of the transaction.")
 
+    async def recompress(self) -> None:
+        """Large batches get their topics' compression in threads; an error of theirs takes their place."""
+        for key, partitions in self._asked.items():
+            name, _ = self._topic(key)
+            for index, records in partitions.items():
+                partition = self._node.partitions.get(name, index) if name is not None else None
+                if partition is not None and records is not None and not isinstance(records, KafkaError):
+                    log = partition.log
+                    partitions[index] = await self._node.recompression.apply(records, log.name, log.config)
+
     def append_all(self) -> TopicResults:
-        asked = self._asked()
         topics: TopicResults = []
-        for key, partitions in asked.items():
+        for key, partitions in self._asked.items():
             name, error = self._topic(key)
             if name is None:
                 self.failed = True
@@ -226,7 +241,7 @@ class _Produce:
                 topics.append((key, [self._append(name, index, records) for index, records in partitions.items()]))
         return topics
 
-    def _asked(self) -> Asked:
+    def _by_partition(self) -> Asked:
         """By topic and partition: of a partition that is there twice the last one counts, as with Kafka.
 
         Transactional records without a transactional id are an error of the whole request.
@@ -260,12 +275,15 @@ class _Produce:
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, ErrorCode.NONE
 
-    def _append(self, topic: str, index: int, records: Buffer | None) -> PartitionResult:
+    def _append(self, topic: str, index: int, records: Buffer | KafkaError | None) -> PartitionResult:
         partition = self._node.partitions.get(topic, index)
         checked = False
         try:
             if partition is None:
                 raise KafkaError(self._node.partitions.missing_error(self._node.image, topic, index))
+            if isinstance(records, KafkaError):
+                checked = True
+                raise records
             view = self._check(topic, records)
             if self._verifications is not None:
                 self._check_verified(partition, view)

@@ -29,7 +29,7 @@ from barnabas.wire.batch import (
     recompress,
     set_timestamp,
 )
-from barnabas.wire.compression import Buffer, Compression
+from barnabas.wire.compression import MAX_DECOMPRESSED_BYTES, Buffer, Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 SMALLEST_RECORD_BYTES = 7  # seven fields of at least one byte each
@@ -65,8 +65,8 @@ def single_batch(batches: Buffer) -> memoryview:
     return view[:size]
 
 
-def admit(batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """A client's batch as it will be written, apart from offset and epoch, and its header."""
+def sound(batches: Buffer, topic_partition: str, config: LogConfig) -> tuple[memoryview, BatchHeader]:
+    """A client's one batch and its header, if both are what they must be from outside."""
     view = batches if isinstance(batches, memoryview) else memoryview(batches)
     size = len(view)
     if size < HEADER_BYTES or SPAN.unpack_from(view)[1] + LOG_OVERHEAD_BYTES != size or view[MAGIC_OFFSET] != MAGIC:
@@ -85,14 +85,38 @@ def admit(batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int)
     if batch_crc(view, 0, size) != header.crc:
         raise corrupt(topic_partition, f"stored crc = {header.crc}")
     check_header(header, topic_partition)
+    return view, header
+
+
+def is_recompressed(header: BatchHeader, config: LogConfig) -> bool:
+    return config.target_compression is not None and config.target_compression != header.attributes & COMPRESSION_MASK
+
+
+def recompressed(view: Buffer, topic_partition: str, config: LogConfig) -> memoryview:
+    """The batch in the topic's compression. Apart from its arguments it needs nothing, and lets other threads run."""
+    target = config.target_compression
+    assert target is not None
+    max_bytes = MAX_DECOMPRESSED_BYTES if target else config.max_message_bytes
+    try:
+        packed = recompress(view, 0, target, config.compression_level, max_bytes)
+    except KafkaError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error  # as Kafka does with noise inside
+    if len(packed) > config.max_message_bytes:
+        raise too_large(topic_partition, len(packed), config)
+    return memoryview(packed)
+
+
+def admit(batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    """A client's batch as it will be written, apart from offset and epoch, and its header."""
+    view, header = sound(batches, topic_partition, config)
     if config.opens_records or (
         not config.log_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
     ):
         check_records(view, header, topic_partition, config, now_ms)
-    if config.target_compression is not None and config.target_compression != header.attributes & COMPRESSION_MASK:
-        view = memoryview(recompress(view, 0, config.target_compression, config.compression_level))
-        if len(view) > config.max_message_bytes:
-            raise too_large(topic_partition, len(view), config)
+    if config.target_compression is not None and is_recompressed(header, config):
+        view = recompressed(view, topic_partition, config)
         header = read_header(view)
     if config.log_append_time or header.attributes & LOG_APPEND_TIME_FLAG:
         return with_topic_s_timestamp(view, header, topic_partition, config, now_ms)

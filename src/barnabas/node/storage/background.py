@@ -20,6 +20,12 @@ class Background(Protocol):
     def failed(self, error: OSError) -> None: ...
 
 
+class Abortable(Protocol):
+    """Work on a log's files that must stop before somebody else changes them."""
+
+    def abort(self) -> None: ...
+
+
 class Foreground:
     """Does it at once: for tools and tests."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import admit
-from barnabas.node.storage.background import Background, Foreground
+from barnabas.node.storage.background import Abortable, Background, Foreground
 from barnabas.node.storage.files import FileHandles, FileRange
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
@@ -36,6 +36,8 @@ from barnabas.wire.batch import (
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
+
+SEGMENTS_AT_ONCE = 16  # a few renames each: deleting so many does not hold up the loop
 
 
 class Appended(NamedTuple):
@@ -79,6 +81,9 @@ class PartitionLog:
         self._snapshots_to_sync: list[str] = []
         self._directory_changed = False
         self._flushing: list[FlushTask] = []
+        # Everything below is compacted, None if nothing was; and who compacts right now.
+        self.first_dirty_offset: int | None = None
+        self.cleaning: Abortable | None = None
 
     @property
     def config(self) -> LogConfig:
@@ -87,7 +92,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._limits = RollLimits(config.roll_bytes, config.segment_ms, config.segment_index_bytes)
+        self._limits = RollLimits(config.roll_bytes, config.roll_ms, config.segment_index_bytes)
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -442,6 +447,7 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
+        self._abort_cleaning()
         if offset < self.segments.first_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
@@ -457,6 +463,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0, log_start_offset: int | None = None) -> None:
         """Forget everything and continue at `offset`."""
+        self._abort_cleaning()
         try:
             self._remove(self.segments.clear())
             self.epochs.clear()
@@ -471,11 +478,14 @@ class PartitionLog:
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
         for task in self._flushing:
             task.end_offset = min(task.end_offset, offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """No longer offer what is below `offset`; segments wholly below are deleted. False if it already was so."""
+        """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
+        retention. False if it already was so."""
         if offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -488,17 +498,21 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset)
+        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=SEGMENTS_AT_ONCE)
         return True
 
-    def delete_segments(self, removable: Callable[[Segment, Segment], bool]) -> int:
+    def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
         """Delete segments from the start while `removable(segment, next segment)` holds; how many there were."""
         try:
-            removed = self.segments.remove_from_start(removable)
-            self._remove(removed)
+            removed = self.segments.remove_from_start(removable, limit)
             if removed:
+                self._abort_cleaning()
+                self._remove(removed)
                 first = self.segments.first_offset
-                self.producers.remove_snapshots(before=first)
+                if len(removed) == limit:  # the last of several rounds looks for all of them in the directory
+                    self.producers.remove_snapshots_at(segment.base_offset for segment in removed)
+                else:
+                    self.producers.remove_snapshots(before=first)
                 if first > self.log_start_offset:
                     self.log_start_offset = first
                     self.epochs.truncate_from_start(first)
@@ -511,6 +525,16 @@ class PartitionLog:
         if paths:
             self._directory_changed = True
             self.background.delete_later(paths, self._config.file_delete_delay_ms)
+
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction has made one of several; their files are removed later, so who reads them may finish."""
+        self.segments.replace(old, new)
+        self._remove(old)
+        self.producers.remove_snapshots_at(segment.base_offset for segment in old[1:])
+
+    def _abort_cleaning(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.abort()
 
     # -- flushing and closing
 
@@ -577,6 +601,7 @@ class PartitionLog:
         self.flushed(task)
 
     def _close_files(self) -> None:
+        self._abort_cleaning()
         for segment in self.segments:
             segment.close()
 

@@ -54,6 +54,7 @@ class LogConfig:
     log_append_time: bool = field(init=False, repr=False, compare=False, default=False)
     target_compression: Compression | None = field(init=False, repr=False, compare=False, default=None)
     roll_bytes: int = field(init=False, repr=False, compare=False, default=0)
+    roll_ms: int = field(init=False, repr=False, compare=False, default=0)
     opens_records: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +64,8 @@ class LogConfig:
         if self.compression_type != "producer":
             derive(self, "target_compression", Compression.named(self.compression_type))
         derive(self, "roll_bytes", self.internal_segment_bytes or self.segment_bytes)
+        lag_ms = self.max_compaction_lag_ms if self.compacted and self.max_compaction_lag_ms > 0 else LONG_MAX
+        derive(self, "roll_ms", min(self.segment_ms, lag_ms))  # the active segment is never compacted
         bounded = not self.log_append_time and self.message_timestamp_before_max_ms < LONG_MAX
         derive(self, "opens_records", self.compacted or bounded)
 

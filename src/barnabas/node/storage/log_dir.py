@@ -71,7 +71,7 @@ class LogDir:
         self.was_clean = False
         self.previous_broker_epoch = -1
         self._on_failure = on_failure
-        self._timers: dict[asyncio.TimerHandle, list[str]] = {}
+        self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         os.makedirs(self.path, exist_ok=True)
         self._lock = DirectoryLock(self.path)
         try:
@@ -98,15 +98,26 @@ class LogDir:
         return self.flusher.sync(log)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
-        loop = asyncio.get_running_loop()
+        self._after(delay_ms, lambda: unlink_all(paths))
+
+    def _after(self, delay_ms: int, work: Callable[[], None]) -> None:
+        """Work for the flusher's thread, once `delay_ms` have passed or the directory is closed cleanly."""
         timer: asyncio.TimerHandle
 
         def due() -> None:
-            del self._timers[timer]
-            self.flusher.run(lambda: unlink_all(paths))
+            del self._delayed[timer]
+            self._in_background(work)
 
-        timer = loop.call_later(delay_ms / 1000, due)
-        self._timers[timer] = paths
+        timer = asyncio.get_running_loop().call_later(delay_ms / 1000, due)
+        self._delayed[timer] = work
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        self.flusher.run(work).add_done_callback(self._work_done)
+
+    def _work_done(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, OSError):
+            self.failed(error)
 
     def failed(self, error: OSError) -> None:
         """The disk cannot be trusted any more: nothing is written here until the next start."""
@@ -173,20 +184,16 @@ class LogDir:
             os.close(fd)
         fsync_path(self.path)
 
-    def remove(self, log: PartitionLog) -> asyncio.Future[None]:
-        """Rename the partition's directory out of the way; its content is removed in the background."""
+    def remove(self, log: PartitionLog) -> None:
+        """Rename the partition's directory out of the way; its content goes after `file.delete.delay.ms`."""
         self.logs.pop((log.topic, log.partition), None)
         log.close(clean=False)
         log.offline = True
         path = f"{self.path}/{out_of_the_way(log.topic, log.partition, DELETE_SUFFIX)}"
         os.rename(log.directory, path)
         log.directory = path
-
-        def remove_content() -> None:
-            fsync_path(self.path)
-            shutil.rmtree(path, ignore_errors=True)
-
-        return self.flusher.run(remove_content)
+        self._in_background(lambda: fsync_path(self.path))
+        self._after(log.config.file_delete_delay_ms, lambda: shutil.rmtree(path, ignore_errors=True))
 
     def set_aside(self, log: PartitionLog) -> None:
         """A directory that the cluster does not know: kept for the operator, out of the way."""
@@ -223,13 +230,14 @@ class LogDir:
     ) -> None:
         """A clean stop flushes everything, then says so; an unclean one only lets go."""
         await self.flusher.idle()
-        waiting = [path for paths in self._timers.values() for path in paths]
-        for timer in self._timers:
+        due, self._delayed = self._delayed, {}
+        for timer in due:
             timer.cancel()
-        self._timers.clear()
         try:
             if clean and self.offline is None:
-                await self._close_cleanly(waiting, broker_epoch, high_watermarks)
+                for work in due.values():
+                    await self.flusher.run(work)
+                await self._close_cleanly(broker_epoch, high_watermarks)
         except OSError as error:
             self.failed(error)
         finally:
@@ -241,10 +249,7 @@ class LogDir:
         self.flusher.close()
         self._lock.release()
 
-    async def _close_cleanly(
-        self, waiting: list[str], broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None
-    ) -> None:
-        await self.flusher.run(lambda: unlink_all(waiting))
+    async def _close_cleanly(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
         logs = list(self.logs.values())
         if len(logs) >= SYNC_FILE_SYSTEM_FROM_LOGS and can_sync_file_system():
             await self._close_logs(logs, sync_each=False)

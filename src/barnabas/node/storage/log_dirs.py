@@ -181,7 +181,7 @@ class LogDirs:
                 created[new.topic, new.partition] = present
                 continue
             if present is not None:
-                await self.dir_of(present).remove(present)
+                self.dir_of(present).remove(present)
             chosen = self._choose(new, counts)
             counts[chosen] += 1
             per_dir.setdefault(chosen, []).append(new)
@@ -219,11 +219,10 @@ class LogDirs:
         wanted = next((each for each in counts if each.directory_id == new.directory_id), None)
         return wanted or min(counts, key=counts.__getitem__)
 
-    async def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
-        """The directories are out of the way when this returns from its first step; their content goes after."""
-        removals = [self.dir_of(log).remove(log) for log in logs]
-        for removal in removals:
-            await removal
+    def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
+        """The directories are out of the way when this returns; their content goes after `file.delete.delay.ms`."""
+        for log in logs:
+            self.dir_of(log).remove(log)
 
     # -- durability
 
@@ -236,6 +235,7 @@ class LogDirs:
         for each in self.online:
             for log in each.logs.values():
                 if log.is_flush_overdue(now_ms):
+                    log.last_flush_ms = now_ms
                     each.flush_later(log)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -326,6 +326,13 @@ class ProducerState:
                 entry.current_txn_first_offset,
             )
 
+    def last_offsets(self) -> dict[int, tuple[int, int]]:
+        """Of each producer: the last offset of its data, -1 if it has none, and its epoch."""
+        return {
+            producer_id: (entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch)
+            for producer_id, entry in self.producers.items()
+        }
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         if entry is None or entry.current_txn_first_offset == NO_TRANSACTION:
@@ -388,11 +395,17 @@ class ProducerState:
         return path
 
     def remove_snapshots(self, *, before: int | None = None, after: int | None = None) -> None:
-        for offset in snapshot_offsets(self.directory):
-            if (before is not None and offset < before) or (after is not None and offset > after):
-                unlink_all([self._path(offset)])
-                if offset == self.snapshot_offset:
-                    self.snapshot_offset = 0
+        self.remove_snapshots_at(
+            offset
+            for offset in snapshot_offsets(self.directory)
+            if (before is not None and offset < before) or (after is not None and offset > after)
+        )
+
+    def remove_snapshots_at(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            unlink_all([self._path(offset)])
+            if offset == self.snapshot_offset:
+                self.snapshot_offset = 0
 
     def _path(self, offset: int) -> str:
         return f"{self.directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"

@@ -27,6 +27,7 @@ from barnabas.node.storage.files import (
     TXN_INDEX_SUFFIX,
     FileHandles,
     PooledFile,
+    fsync_path,
     offset_name,
     offset_of,
     unlink_all,
@@ -85,12 +86,14 @@ def tidy(directory: str) -> None:
 
 
 def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
+    """The replaced segments are gone for good before the new one has its name: both together would be no log."""
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
         first = min(offset_of(name) or 0 for name in logs)
-        end = max(next_offset_in(directory, name) for name in logs)
+        end = max(first + 1, *(next_offset_in(directory, name) for name in logs))
         replaced = [name for name in names if name.endswith(SEGMENT_SUFFIXES) and first <= (offset_of(name) or 0) < end]
         unlink_all(f"{directory}/{name}" for name in replaced)
+        fsync_path(directory)
     for name in swaps:
         os.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
 

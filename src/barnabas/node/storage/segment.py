@@ -10,6 +10,7 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import count
 from typing import NamedTuple
 
 from barnabas.node.storage.files import (
@@ -43,6 +44,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 NOT_LOADED = -2
 
 Placed = list[tuple[int, BatchHeader]]  # batches by their position in a buffer, with the offsets they get
+copies = count(1)
 
 
 class ShortWrite(OSError):
@@ -65,12 +67,14 @@ class Segment:
         "_ring_last_offsets",
         "_ring_positions",
         "_rolling_timestamp",
+        "_suffix",
         "_time_index",
         "base_offset",
         "created_ms",
         "file",
         "handles",
         "index_interval_bytes",
+        "preallocated",
         "roll_jitter_ms",
         "size",
         "transactions",
@@ -87,15 +91,18 @@ class Segment:
         size: int | None = None,
         has_txn_index: bool = False,
         roll_jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
-        """An existing segment has a `size`; without one it is new and empty."""
+        """An existing segment has a `size`; without one it is new and empty. `suffix` is behind its files' names."""
         self.handles = handles
+        self._suffix = suffix
         self.base_offset = base_offset
-        self.file = PooledFile(handles, directory, offset_name(base_offset, LOG_SUFFIX))
+        self.file = PooledFile(handles, directory, offset_name(base_offset, LOG_SUFFIX) + suffix)
         self.size = size or 0
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
+        self.preallocated = False
         new = size is None
         self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), base_offset, new=True) if new else None
         self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), base_offset, new=True) if new else None
@@ -110,7 +117,7 @@ class Segment:
         self._ring_floor = base_offset if new else base_offset + RELATIVE_OFFSET_MAX + 1
 
     def _beside(self, suffix: str) -> PooledFile:
-        return PooledFile(self.handles, self.file.directory, offset_name(self.base_offset, suffix))
+        return PooledFile(self.handles, self.file.directory, offset_name(self.base_offset, suffix) + self._suffix)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -310,8 +317,16 @@ class Segment:
         self.load_end()
         return removed
 
+    def preallocate(self, size: int) -> None:
+        """The file gets its final size; what is behind the batches is zeros until it is finished."""
+        os.ftruncate(self.file.fileno(), size)
+        self.preallocated = True
+
     def finish(self) -> None:
-        """No more appends: the greatest timestamp closes the time index, and both index files are complete."""
+        """No more appends: the greatest timestamp closes the time index, and all files have their size."""
+        if self.preallocated:
+            os.ftruncate(self.file.fileno(), self.size)
+            self.preallocated = False
         if self._max_timestamp >= 0:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()
@@ -327,6 +342,13 @@ class Segment:
         found = [self.file, self.offset_index.file, self.time_index.file]
         return [*found, self.transactions.file] if self.transactions.exists else found
 
+    def drop_suffix(self) -> None:
+        """The files get the names of a segment's files, unless they have been given others meanwhile."""
+        for file in self.files():
+            if self._suffix and file.name.endswith(self._suffix):
+                file.rename(file.name.removesuffix(self._suffix))
+        self._suffix = ""
+
     def close(self) -> None:
         for index in (self._offset_index, self._time_index):
             if index is not None:
@@ -337,8 +359,11 @@ class Segment:
     def mark_deleted(self) -> list[str]:
         """Rename the files out of the way and close them; they are removed later."""
         files = self.files()
+        suffix = DELETED_SUFFIX
+        if os.path.exists(self.file.path + suffix):  # compaction has replaced this segment before, a moment ago
+            suffix = f".{next(copies)}{DELETED_SUFFIX}"
         for file in files:
-            file.rename(file.name + DELETED_SUFFIX)
+            file.rename(file.name + suffix)
             file.close()
         return [file.path for file in files]
 

@@ -83,7 +83,9 @@ class Segments:
     def create(self, base_offset: int, config: LogConfig, now_ms: int, *, touch: bool = True) -> Segment:
         """A new active segment; with `touch` its file exists when this returns."""
         segment = self._segment(base_offset, config, now_ms)
-        if touch:
+        if config.preallocate:
+            segment.preallocate(config.roll_bytes)
+        elif touch:
             segment.file.fileno()
         self._add(segment)
         return segment
@@ -98,15 +100,25 @@ class Segments:
         """The segment that holds `offset`, and those behind it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
-    def remove_from_start(self, removable: Callable[[Segment, Segment], bool]) -> list[Segment]:
+    def remove_from_start(self, removable: Callable[[Segment, Segment], bool], limit: int | None) -> list[Segment]:
         """Take out the segments at the start for which `removable(segment, next)` holds; the active one stays."""
-        count = 0
-        while count < len(self._segments) - 1 and removable(self._segments[count], self._segments[count + 1]):
+        count, most = 0, len(self._segments) - 1
+        if limit is not None:
+            most = min(most, limit)
+        while count < most and removable(self._segments[count], self._segments[count + 1]):
             count += 1
         removed = self._segments[:count]
         del self._segments[:count]
         del self._base_offsets[:count]
         return removed
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """One segment in the place of several neighbours."""
+        at = self._segments.index(old[0])
+        assert self._segments[at : at + len(old)] == old
+        assert self.active not in old
+        self._segments[at : at + len(old)] = [new]
+        self._base_offsets[at : at + len(old)] = [new.base_offset]
 
     def truncate_to(self, offset: int, now_ms: int) -> list[Segment]:
         """Keep what is below `offset`, which is not below the first segment; the segments behind it are returned."""

@@ -50,6 +50,7 @@ class Hosted:
         log = PartitionLog.create(tmp_path / f"{topic}-0", topic, 0, LogConfig(**configs), now_ms=NOW_MS)
         self.partition = Partition(1, state, log, 0)
         self.partitions = SimpleNamespace(
+            recompress=False,
             get=lambda name, index: self.partition if (name, index) == (topic, 0) else None,
             missing_error=lambda image, name, index: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )

@@ -198,17 +198,18 @@ def test_creating_again_keeps_the_log_of_the_same_topic_and_replaces_that_of_ano
     run(scenario)
 
 
-def test_a_deleted_partition_is_out_of_the_way_at_once_and_gone_soon(tmp_path: Path, batch: Build) -> None:
+def test_a_deleted_partition_is_out_of_the_way_at_once_and_gone_after_its_delay(tmp_path: Path, batch: Build) -> None:
     async def scenario() -> None:
         dirs = opened(tmp_path)
-        logs = await dirs.create_partitions([new(0), new(1)], now_ms=NOW_MS)
+        soon = NewPartition("orders", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=100))
+        logs = await dirs.create_partitions([soon, new(1)], now_ms=NOW_MS)
         append(logs[0], batch(3))
         dirs.dirs[0].flush_later(logs[0])
-        deletion = asyncio.ensure_future(dirs.delete_partitions([logs[0]]))
-        await asyncio.sleep(0)
+        dirs.delete_partitions([logs[0]])
         assert not (tmp_path / "orders-0").exists()
-        await deletion
-        assert not [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+        [waiting] = tmp_path.glob("orders-0.*-delete")
+        assert list(waiting.glob("*.log"))
+        await until(lambda: not waiting.exists())
         assert dirs.get("orders", 0) is None
         with pytest.raises(KafkaError) as refused:
             append(logs[0], batch(3))

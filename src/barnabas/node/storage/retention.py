@@ -1,0 +1,71 @@
+"""Which segments of a log are too old, too many, or below its start, and their deletion.
+
+Only whole segments go, from the start on, and none that reaches beyond the high watermark. The active segment goes too
+once it is due: a new one is begun first, so that retention works on topics to which nobody writes any more. How old a
+segment is, its greatest timestamp says; without any timestamp, the time at which its file was last written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from barnabas.node.storage.log import SEGMENTS_AT_ONCE, PartitionLog
+from barnabas.node.storage.segment import Segment
+
+Due = Callable[[Segment], bool]
+
+
+def delete_old_segments(log: PartitionLog, *, high_watermark: int, now_ms: int, limit: int = SEGMENTS_AT_ONCE) -> int:
+    """Delete up to `limit` segments that are due; if it deleted as many, there may be more. Raises `KafkaError`."""
+    start = log.log_start_offset
+    deleted = log.delete_segments(lambda _, following: following.base_offset <= start, limit=limit)
+    if "delete" in log.config.cleanup_policy:
+        for is_due in (beyond_size(log), beyond_age(log, now_ms)):
+            if is_due is not None and deleted < limit:
+                deleted += delete_while(log, is_due, high_watermark, now_ms, limit - deleted)
+    return deleted
+
+
+def beyond_size(log: PartitionLog) -> Due | None:
+    """A segment is due if without it the log still holds `retention.bytes`."""
+    if log.config.retention_bytes < 0:
+        return None
+    surplus = log.size_bytes - log.config.retention_bytes
+
+    def is_due(segment: Segment) -> bool:
+        nonlocal surplus
+        surplus -= segment.size
+        return surplus >= 0
+
+    return is_due
+
+
+def beyond_age(log: PartitionLog, now_ms: int) -> Due | None:
+    retention_ms = log.config.retention_ms
+    return None if retention_ms < 0 else lambda segment: now_ms - segment.largest_timestamp > retention_ms
+
+
+def delete_while(log: PartitionLog, is_due: Due, high_watermark: int, now_ms: int, limit: int) -> int:
+    count = 0
+    end_offset = log.log_start_offset
+    for segment, next_offset in with_next_offsets(log):
+        if count == limit or next_offset > high_watermark or is_unused(log, segment) or not is_due(segment):
+            break
+        count, end_offset = count + 1, next_offset
+    if count == len(log.segments):
+        log.roll(now_ms=now_ms)
+    if count:
+        log.advance_log_start_offset(end_offset)
+    return count
+
+
+def is_unused(log: PartitionLog, segment: Segment) -> bool:
+    """An active segment to which nothing was written; compaction may leave others without records, and they may go."""
+    return not segment.size and segment is log.active_segment
+
+
+def with_next_offsets(log: PartitionLog) -> Iterator[tuple[Segment, int]]:
+    for segment, following in pairwise(log.segments):
+        yield segment, following.base_offset
+    yield log.active_segment, log.log_end_offset
