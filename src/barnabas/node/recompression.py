@@ -24,7 +24,7 @@ class Recompression:
         self._threads: ThreadPoolExecutor | None = None
 
     async def apply(self, records: Buffer, topic_partition: str, config: LogConfig) -> Buffer | KafkaError:
-        """The batch in the topic's compression, or what went wrong; small ones are left to the append, wrong ones too."""
+        """The batch in the topic's compression, or what went wrong; small and wrong ones are left to the append."""
         if config.target_compression is None or len(records) < THREAD_FROM_BYTES:
             return records
         try:

@@ -15,6 +15,7 @@ HANDLERS: dict[int, str] = {
     23: "k23_offset_for_leader_epoch",
     32: "k32_describe_configs",
     33: "k33_alter_configs",
+    34: "k34_alter_replica_log_dirs",
     35: "k35_describe_log_dirs",
     37: "k37_create_partitions",
     44: "k44_incremental_alter_configs",
