@@ -39,13 +39,20 @@ def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
     return (broker_id, UNASSIGNED) in zip(partition.replicas, directories, strict=True)
 
 
-def assign(image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid]) -> Decision[None]:
-    """A broker tells in which directory each of these replicas, named by topic id and partition, lies."""
+def assign(
+    image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid], *, moved: bool = False
+) -> Decision[None]:
+    """A broker tells in which directory each of these replicas, named by topic id and partition, lies.
+
+    Who was told before is told again only of replicas that have `moved`.
+    """
     records = []
     for (topic_id, index), directory in chosen.items():
         topic = image.topic_by_id(topic_id)
         partition = topic.partitions.get(index) if topic else None
-        if partition is not None and is_unassigned(partition, broker_id):
+        if partition is None or broker_id not in partition.replicas:
+            continue
+        if is_unassigned(partition, broker_id) or (moved and directory not in partition.directories):
             known = partition.directories or [UNASSIGNED] * len(partition.replicas)
             told = [
                 directory if replica == broker_id else of_other

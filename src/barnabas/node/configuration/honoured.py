@@ -79,6 +79,7 @@ OWN_BROKER_KEYS = frozenset(
         "metadata.log.segment.ms",
         "node.id",
         "num.partitions",
+        "num.replica.alter.log.dirs.threads",
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",

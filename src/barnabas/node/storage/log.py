@@ -605,6 +605,14 @@ class PartitionLog:
         for segment in self.segments:
             segment.close()
 
+    def relocate(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
+        self.directory = self.segments.directory = self.producers.directory = directory
+        for segment in self.segments:
+            segment.relocate(directory)
+        self._snapshots_to_sync = [f"{directory}/{os.path.basename(path)}" for path in self._snapshots_to_sync]
+        self._directory_changed = True
+
     # -- failures
 
     def _failed(self, error: OSError) -> KafkaError:

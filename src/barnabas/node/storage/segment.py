@@ -349,6 +349,13 @@ class Segment:
                 file.rename(file.name.removesuffix(self._suffix))
         self._suffix = ""
 
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory now, under the same names."""
+        self.file.directory = self.transactions.file.directory = directory
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.file.directory = directory
+
     def close(self) -> None:
         for index in (self._offset_index, self._time_index):
             if index is not None:

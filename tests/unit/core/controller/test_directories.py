@@ -42,3 +42,19 @@ def test_a_broker_tells_where_its_replicas_lie_and_leaves_those_of_others_alone(
         PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[FIRST, SECOND]),
         PartitionChangeRecord(topic_id=topic_id, partition_id=2, directories=[FIRST, UNASSIGNED]),
     ]
+
+
+def test_a_replica_that_has_moved_is_told_of_once() -> None:
+    topic_id = Uuid(b"orders-topic-id!")
+    image = MetadataImage()
+    image.replay(TopicRecord(name="orders", topic_id=topic_id))
+    image.replay(
+        PartitionRecord(
+            topic_id=topic_id, partition_id=0, replicas=[1, 2], isr=[1], leader=1, directories=[FIRST, LOST]
+        )
+    )
+    moved = assign(image, 1, {(topic_id, 0): SECOND}, moved=True).records
+    assert moved == [PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[SECOND, LOST])]
+    image.replay_all(moved)
+    assert assign(image, 1, {(topic_id, 0): SECOND}, moved=True).records == []
+    assert assign(image, 3, {(topic_id, 0): FIRST}, moved=True).records == []
