@@ -52,7 +52,9 @@ async def _find(context: RequestContext, key_type: int, key: str, node: Node) ->
     return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=message)
 
 
-def _coordinator(context: RequestContext, key_type: int, key: str, node: Node) -> GroupCoordinator | TransactionCoordinator:
+def _coordinator(
+    context: RequestContext, key_type: int, key: str, node: Node
+) -> GroupCoordinator | TransactionCoordinator:
     if key_type == GROUP:
         context.authorize(Operation.DESCRIBE, Resource.group(key))
         return node.groups
