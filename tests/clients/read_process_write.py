@@ -11,10 +11,12 @@ import traceback
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 WAIT_S = 30
+# Otherwise librdkafka forgets its brokers when all are gone, keeps a coordinator among them, and waits for it in vain.
+PATIENT = {"metadata.recovery.strategy": "none", "reconnect.backoff.max.ms": 200}
 
 
 def main(servers: str, source: str, target: str, partitions: int) -> None:
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": "copier", "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "copier", "linger.ms": 0, **PATIENT})
     producer.init_transactions(WAIT_S)  # first: what a predecessor left open is decided when this returns
     consumer = Consumer(
         {
@@ -23,6 +25,7 @@ def main(servers: str, source: str, target: str, partitions: int) -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
+            **PATIENT,
         }
     )
     mine = [TopicPartition(source, index) for index in range(partitions)]
