@@ -51,6 +51,9 @@ class Shard(Protocol):
 
     def replay(self, record: CoordinatorRecord, producer: Producer | None) -> None: ...
 
+    def load(self, key: bytes, value: bytes | None) -> bool:
+        """A shorter way for what fills most of the log; False: it is to be decoded and replayed."""
+
     def replay_marker(self, marker: Marker) -> None: ...
 
     def loaded(self) -> Decision[None] | None:

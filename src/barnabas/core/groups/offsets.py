@@ -7,6 +7,7 @@ decides about it. If both happen to one partition, the one that was written late
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,6 +21,9 @@ from barnabas.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 K = TypeVar("K")
 V = TypeVar("V")
 TopicPartition = tuple[str, int]
+
+_BEFORE_METADATA = struct.Struct(">qih")
+_INT64 = struct.Struct(">q")
 
 
 class CommittedOffset(NamedTuple):
@@ -87,6 +91,17 @@ class Offsets:
             self._by_group.of(key.group)[at] = committed
         else:
             self._pending.of((producer.producer_id, key.group))[at] = committed
+
+    def load(self, group_id: str, topic: str, partition: int, value: bytes) -> None:
+        """As `replay`, of the bytes of a value of version 3."""
+        offset, leader_epoch, size = _BEFORE_METADATA.unpack_from(value, 2)
+        end = 16 + size
+        metadata = value[16:end].decode() if size > 0 else ""
+        (timestamp_ms,) = _INT64.unpack_from(value, end)
+        self._order += 1
+        self._by_group.of(group_id)[topic, partition] = CommittedOffset(
+            offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, self._order
+        )
 
     def replay_marker(self, marker: Marker) -> None:
         for (producer_id, group_id), table in list(self._pending.items()):

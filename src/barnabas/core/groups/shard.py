@@ -12,11 +12,14 @@ from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.commits import Commits
 from barnabas.core.groups.membership import Membership
 from barnabas.core.groups.offsets import Offsets
-from barnabas.core.groups.records import KINDS, group_of_record, group_tombstone
+from barnabas.core.groups.records import KINDS, OFFSET_VERSION, group_of_record, group_tombstone
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.state import ClassicGroup
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+_OFFSET_KEY = OffsetCommitKey.api_key.to_bytes(2, "big")
+_OFFSET_VALUE = OFFSET_VERSION.to_bytes(2, "big")
 
 
 class GroupShard:
@@ -32,6 +35,8 @@ class GroupShard:
         self._settings = settings
         self._clock = clock
         self._is_loaded = False
+        # Group and topic by the beginning of a key, while the log is loaded.
+        self._names: dict[bytes, tuple[str, str]] = {}
         self.groups: TimelineDict[str, ClassicGroup] = TimelineDict(self.timeline)
         self.offsets = Offsets(self.timeline)
         self.membership = Membership(self.groups, timers, settings, clock, new_id)
@@ -55,6 +60,19 @@ class GroupShard:
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
 
+    def load(self, key: bytes, value: bytes | None) -> bool:
+        """Offsets, of which there may be millions: what they have in common is decoded once."""
+        if value is None or key[:2] != _OFFSET_KEY or value[:2] != _OFFSET_VALUE:
+            return False
+        names = self._names.get(key[:-4])
+        if names is None:
+            decoded = OffsetCommitKey.decode(key[2:], 0)
+            names = self._names[key[:-4]] = (decoded.group, decoded.topic)
+        if names[0] not in self.groups:
+            self.groups[names[0]] = ClassicGroup(names[0], self._clock())
+        self.offsets.load(*names, int.from_bytes(key[-4:], "big", signed=True), value)
+        return True
+
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """A record of ours only says what its group already is; a loaded one says what to make of it."""
         if value is None:
@@ -70,6 +88,7 @@ class GroupShard:
 
     def loaded(self) -> Decision[None] | None:
         self._is_loaded = True
+        self._names.clear()
         self._look_for_expired_later()
         records = self.membership.loaded()
         return Decision(records, None, atomic=False) if records else None

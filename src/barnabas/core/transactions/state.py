@@ -170,6 +170,9 @@ class Transactions:
             assert isinstance(record.value, TransactionLogValue)
             self.by_id[record.key.transactional_id] = transaction_of(record.key, record.value)
 
+    def load(self, key: bytes, value: bytes | None) -> bool:
+        return False
+
     def replay_marker(self, marker: Marker) -> None:
         """A client may write one here; it means nothing."""
 
