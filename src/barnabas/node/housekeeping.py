@@ -63,7 +63,7 @@ class Housekeeping:
                     turn_ends = time.monotonic() + TURN_S
             if deleted > before:
                 log = partition.log
-                logger.info("%s: %d segments deleted, it begins at %d", log.name, deleted - before, log.log_start_offset)
+                logger.info("%s: %d segments deleted, starts at %d", log.name, deleted - before, log.log_start_offset)
         return deleted
 
     def _retain(self, partition: Partition) -> int:
