@@ -32,6 +32,8 @@ class Settings:
     small_mb: int = 5
     large_mb: int = 5_000
     middle_fetches: int = 300
+    compaction_mb: int = 2_000
+    compaction_keys: int = 200_000
     topics: dict[str, str] = field(default_factory=dict)  # filled once per server, by server and purpose
     idle_mb: Figures = field(default_factory=dict)  # by server, taken before any load
 
@@ -49,6 +51,8 @@ class Settings:
             metadata_requests=50,
             large_mb=100,
             middle_fetches=50,
+            compaction_mb=200,
+            compaction_keys=20_000,
         )
 
     def records(self, record_bytes: int) -> int:
@@ -156,6 +160,40 @@ def middle(side: Side, settings: Settings) -> Figures:
     return {"middle.small": small, "middle.large": large, "middle.factor": large / small}
 
 
+def compaction(side: Side, settings: Settings) -> Figures:
+    """1 KB records, most of them superseded. Produce goes on to another topic, before and while the log is cleaned."""
+    side.start()
+    segment = {"segment.bytes": "67108864"}
+    topic, other = (_new_topic(side, f"compaction-{each}", config=segment) for each in ("log", "other"))
+    records = settings.compaction_mb * 1_000
+    load.produce_keyed(side.bootstrap_servers, topic, records, 980, settings.compaction_keys)
+    os.sync()
+    load.one_in_flight(side.bootstrap_servers, other, 2_000, 100)
+    quiet = load.one_in_flight(side.bootstrap_servers, other, settings.inflight_requests, 100)
+    *closed, _ = sorted((side.data_dir / f"{topic}-0").glob("*.log"))
+    closed_bytes = sum(path.stat().st_size for path in closed)
+    checkpoint = side.data_dir / "cleaner-offset-checkpoint"
+    cpu_before = process.cpu_seconds(side.pid)
+    load.configure(side.bootstrap_servers, load.ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
+    began = time.perf_counter()
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    load.configure(side.bootstrap_servers, load.ResourceType.TOPIC, topic, compact)
+    busy = load.one_in_flight_while(
+        side.bootstrap_servers,
+        other,
+        100,
+        lambda: not checkpoint.exists() or topic not in checkpoint.read_text(),
+    )
+    took = time.perf_counter() - began
+    figures = {
+        "compaction.rate": closed_bytes / took / 1e6,
+        "compaction.cpu": (process.cpu_seconds(side.pid) - cpu_before) / closed_bytes * 1e9,
+    }
+    for name, latencies in (("quiet", quiet), ("busy", busy)):
+        figures |= _percentiles(f"compaction.{name}", latencies)
+    return figures | {"compaction.factor": figures["compaction.busy.p99"] / figures["compaction.quiet.p99"]}
+
+
 CASES = [
     Case("start", "start to the first Metadata answer", start, alone=True),
     Case("recovery", "writable again after kill -9", recovery, alone=True, warm=False),
@@ -165,6 +203,7 @@ CASES = [
     Case("latency", "end to end at 1,000 messages/s", latency),
     Case("memory", "memory idle and after load", memory, warm=False, once=True),
     Case("metadata", "Metadata for 2,000 partitions", metadata),
+    Case("compaction", "compaction, and produce beside it", compaction, alone=True, warm=False),
     Case("middle", "fetch from the middle of a large partition", middle),
 ]
 
@@ -186,10 +225,10 @@ def _rate_and_cpu(name: str, side: Side, records: int, work: Callable[..., float
     return {f"{name}.rate": records / took, f"{name}.cpu": used / records * 1e6}
 
 
-def _new_topic(side: Side, purpose: str, partitions: int = 1) -> str:
+def _new_topic(side: Side, purpose: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
     topic = f"{purpose}-{os.urandom(4).hex()}"
     if not isinstance(side, MockSide):  # which makes topics by itself
-        load.create_topic(side.bootstrap_servers, topic, partitions)
+        load.create_topic(side.bootstrap_servers, topic, partitions, config)
     return topic
 
 

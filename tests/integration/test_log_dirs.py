@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 NAMES = ("a", "b")
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -64,6 +66,12 @@ class TwoDirectories:
     def errors(self) -> dict[str, int]:
         answer = self.client.connection.request(DescribeLogDirsRequest(topics=None), 4)
         return {Path(result.log_dir).name: result.error_code for result in answer.results}
+
+    def leader(self, topic: str) -> tuple[int, int, list[int]]:
+        """Error, leader and offline replicas."""
+        [found] = self.client.connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12).topics
+        partition = found.partitions[0]
+        return partition.error_code, partition.leader_id, partition.offline_replicas
 
     def move(self, topic: str, name: str, partition: int = 0) -> int:
         topics = [AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
@@ -259,7 +267,7 @@ def write_until_refused(client: Any, topic: str, limit: int = 10_000) -> tuple[i
 
 
 def test_a_full_disk_takes_its_partitions_offline_and_no_others(
-    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path]
+    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], wait_until: Any
 ) -> None:
     disk = small_disks("b")
     two = TwoDirectories(tmp_path, log_client)
@@ -276,6 +284,9 @@ def test_a_full_disk_takes_its_partitions_offline_and_no_others(
         assert two.client.fetch("small", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert two.client.append("large", batch(0)) == 0
         assert two.move("large", "b") == ErrorCode.KAFKA_STORAGE_ERROR
+        wait_until(lambda: two.leader("small") == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1]))
+        assert two.leader("large") == (0, 1, [])
+        assert two.client.produce("small", batch(0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         two.node.create_topic("new", partitions=2)
         assert {name for name, _, _ in two.where("new")} == {"a"}
         two.node.kill()
@@ -283,6 +294,7 @@ def test_a_full_disk_takes_its_partitions_offline_and_no_others(
         two.node.start()
         two.client.reconnect()
         assert two.errors() == {"a": 0, "b": 0}
+        assert two.leader("small") == (0, 1, [])
         assert two.values("small") == list(range(10 * acknowledged))
         assert two.values("large") == list(range(10))
         assert two.client.append("small", batch(0)) == 10 * acknowledged
@@ -333,6 +345,36 @@ def test_a_move_to_a_disk_that_is_too_small_leaves_the_replica_where_it_is(
         assert two.where("large") == [("a", 0, False)]
         assert two.values("large") == list(range(6000))
         assert two.client.append("large", batch(6000)) == 6000
+    finally:
+        two.client.connection.close()
+        two.node.close()
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "flush"])
+def test_a_disk_that_is_full_when_nobody_writes_loses_nothing(
+    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], wait_until: Any, what: str
+) -> None:
+    """Somebody else fills it; the next checkpoint, or the next leader-epoch file, has no room."""
+    disk = small_disks("b")
+    interval_ms = 20 if what == "checkpoint" else 3_600_000
+    two = TwoDirectories(tmp_path, log_client, log_flush_offset_checkpoint_interval_ms=interval_ms)
+    try:
+        two.move("small", "b")
+        two.node.create_topic("small", config={"flush.messages": 1_000_000 if what == "checkpoint" else 1})
+        two.fill("small", 20)
+        with open(disk / "filler", "wb", buffering=0) as filler, suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
+        if what == "flush":
+            results = [two.client.produce("small", batch(200 + 10 * number)).error_code for number in range(3)]
+            assert results[-1] == ErrorCode.KAFKA_STORAGE_ERROR
+        wait_until(lambda: two.errors() == {"a": 0, "b": ErrorCode.KAFKA_STORAGE_ERROR})
+        two.node.kill()
+        (disk / "filler").unlink()
+        two.node.start()
+        two.client.reconnect()
+        assert two.values("small")[:200] == list(range(200))
+        two.client.append("small", batch(0))
     finally:
         two.client.connection.close()
         two.node.close()

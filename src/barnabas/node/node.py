@@ -300,6 +300,8 @@ class Node:
             self.partitions.log_dir_failed(directory)
         if directory is self._metadata_dir or not self.log_dirs.online:
             self._fail(f"The log directory {directory.path} has failed: {error}")
+        elif hasattr(self, "replica_moves"):
+            self.replica_moves.directory_lost(directory)
 
     def _fail(self, why: str) -> None:
         if not self.failed.is_set():

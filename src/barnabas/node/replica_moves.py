@@ -20,7 +20,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.core.controller.directories import assign
+from barnabas.core.controller.directories import assign, lose
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.metadata.controller import Controller
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Partitions
@@ -102,11 +104,18 @@ class ReplicaMoves:
             self._discard((topic, index))
         if current is directory:
             if under_way is not None:  # the controller may have been told already
-                self._keep(self._tell(partition, directory))
+                back = f"That {topic}-{index} stays in {path}"
+                self._keep(self._submit(self._placement(partition, directory), back))
             return
         if len(self._log_dirs.online) < len(self._log_dirs.dirs):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No replica is moved while a log directory is offline.")
         self._begin(partition, directory)
+
+    def directory_lost(self, directory: LogDir) -> None:
+        """The controller learns of a failed disk, and clients from it that its partitions have no leader."""
+        if directory.directory_id is not None:
+            decide = partial(lose, broker_id=self._node_id, directory=directory.directory_id)
+            self._keep(self._submit(decide, f"That {directory.path} has failed"))
 
     async def stop(self) -> None:
         """Ends what is under way; it is resumed at the next start."""
@@ -162,7 +171,7 @@ class ReplicaMoves:
         await copy.catch_up(self._limits)
         await directory.sync(future)
         await copy.catch_up(self._limits)
-        await self._tell(partition, directory)
+        await self._controller.submit(self._placement(partition, directory))
         old = self._log_dirs.dir_of(source)
         for _ in range(SETTLE_ROUNDS):
             await copy.catch_up(self._limits)
@@ -177,12 +186,18 @@ class ReplicaMoves:
         old.remove(source)
         directory.promote(future)
 
-    async def _tell(self, partition: Partition, directory: LogDir) -> None:
-        """The controller learns where the replica lies, or will lie in a moment."""
+    def _placement(self, partition: Partition, directory: LogDir) -> Callable[[MetadataImage], Decision[None]]:
+        """The replica lies in this directory, or will in a moment."""
         directory_id = directory.directory_id
         assert directory_id is not None
         chosen = {(partition.topic_id, partition.index): directory_id}
-        await self._controller.submit(partial(assign, broker_id=self._node_id, chosen=chosen, moved=True))
+        return partial(assign, broker_id=self._node_id, chosen=chosen, moved=True)
+
+    async def _submit(self, decide: Callable[[MetadataImage], Decision[None]], what: str) -> None:
+        try:
+            await self._controller.submit(decide)
+        except KafkaError as error:
+            logger.warning("%s could not be told: %s", what, error.message)
 
 
 class Copy:

@@ -37,7 +37,7 @@ from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
-SEGMENTS_AT_ONCE = 16  # a few renames each: deleting so many does not hold up the loop
+SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
 
 class Appended(NamedTuple):
@@ -483,7 +483,7 @@ class PartitionLog:
         for task in self._flushing:
             task.end_offset = min(task.end_offset, offset)
 
-    def advance_log_start_offset(self, offset: int) -> bool:
+    def advance_log_start_offset(self, offset: int, *, delete_max: int = SEGMENTS_AT_ONCE) -> bool:
         """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
         retention. False if it already was so."""
         if offset > self.log_end_offset:
@@ -498,7 +498,7 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=SEGMENTS_AT_ONCE)
+        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
         return True
 
     def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:

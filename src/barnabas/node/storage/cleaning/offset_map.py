@@ -1,8 +1,8 @@
 """Key -> latest offset, in a bounded amount of memory.
 
-As long as the keys need less than half of what is allowed, they are in a dict: that is twice as fast. Then they move
-into a flat table with open addressing, where a key takes 24 bytes, however long it is: its offset and 16 bytes of its
-BLAKE2 digest. Two keys with the same 128 bits would be taken for one; for ten million keys the odds are 1 in 10^24.
+As long as the keys need less than a quarter of what is allowed, they are in a dict: that is twice as fast. Then they
+move into a flat table with open addressing, where a key takes 24 bytes, however long it is: its offset and 16 bytes of
+its BLAKE2 digest. Two keys with the same 128 bits would be taken for one; for ten million keys the odds are 1 in 10^24.
 The number of slots is prime, and the digest's second half gives the step from slot to slot, so chains stay short while
 the table is filled to nine tenths.
 """
@@ -35,7 +35,7 @@ class OffsetMap:
         self.keys_max = max(int(self._slots * load_factor), 1)
         self.latest_offset = NOTHING
         self._dict: dict[bytes, int] | None = {}
-        self._dict_bytes_left = max_bytes // 2
+        self._dict_bytes_left = max_bytes // 4
         self._table: memoryview = memoryview(b"")
         self._taken = 0
 
