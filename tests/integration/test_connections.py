@@ -122,6 +122,21 @@ def test_a_client_that_says_no_more_is_still_answered(node: Node, raw: Any) -> N
         assert client.is_closed_by_node()
 
 
+@pytest.mark.parametrize(("codec", "value_bytes", "count"), [("producer", 20, 2000), ("zstd", 8000, 300)])
+def test_records_of_a_client_that_wants_no_acks_and_closes_at_once_are_all_appended(
+    node: Node, raw: Any, codec: str, value_bytes: int, count: int
+) -> None:
+    topic = f"hasty-{codec}"
+    raw.create_topic(node, topic, compression_type=codec)
+    request = produce_request(topic, crafted_batch([(b"k", bytes(value_bytes))]), acks=0)
+    with raw.Client(node.port) as client:
+        client.send(request_frame(request, 9, 1, "raw") * count)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+    with raw.Client(node.port) as client:
+        raw.wait_until(lambda: client.ask(asked, 5).topics[0].partitions[0].offset == count)
+
+
 # Limits
 
 
