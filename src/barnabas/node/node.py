@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from barnabas.core.metadata.state import BROKER_RESOURCE, Endpoint, MetadataDelta, MetadataImage
+from barnabas.node import open_files
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.node.coordinators.groups import GroupCoordinator
@@ -149,6 +150,7 @@ class Node:
         self.log_dirs = LogDirs(
             config.log_dirs,
             on_failure=self._log_dir_failed,
+            max_open_files=open_files.for_logs(),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self._undo += [each.release for each in self.log_dirs.dirs]
@@ -349,7 +351,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        max_connections=config.max_connections,
+        max_connections=min(config.max_connections, open_files.for_connections()),
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=parse_ip_overrides(config.max_connections_per_ip_overrides),
         max_idle_ms=config.connections_max_idle_ms,
