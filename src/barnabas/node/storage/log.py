@@ -543,6 +543,8 @@ class PartitionLog:
 
         The active segment's indexes are left out, since recovery writes those of the last segment anew.
         """
+        if self.offline:
+            raise self._offline_error()
         task = FlushTask(self.log_end_offset)
         try:
             for segment in self.segments.from_offset(self.recovery_point):
@@ -604,6 +606,16 @@ class PartitionLog:
         self._abort_cleaning()
         for segment in self.segments:
             segment.close()
+
+    def gone_to(self, directory: str) -> None:
+        """Deleted: its directory has been renamed, and nothing is written any more.
+
+        No file may be looked for under the old name, where another topic's may soon be.
+        """
+        self.offline = True
+        self.directory = self.segments.directory = self.producers.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
 
     # -- failures
 

@@ -191,7 +191,7 @@ class LogDir:
         log.offline = True
         path = f"{self.path}/{out_of_the_way(log.topic, log.partition, DELETE_SUFFIX)}"
         os.rename(log.directory, path)
-        log.directory = path
+        log.gone_to(path)
         self._in_background(lambda: fsync_path(self.path))
         self._after(log.config.file_delete_delay_ms, lambda: shutil.rmtree(path, ignore_errors=True))
 
