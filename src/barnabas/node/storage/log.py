@@ -255,8 +255,9 @@ class PartitionLog:
         if header.producer_id >= 0:
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
-                first, last = duplicate.first_offset, duplicate.last_offset
-                return Appended(first, last, duplicate.timestamp, self.log_start_offset, 0, duplicate=True)
+                flush_due = offset - self.recovery_point >= self._config.flush_messages
+                first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
+                return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
         return self._write(view, [(0, header)], now_ms, header.max_timestamp if self._config.log_append_time else -1)
 
