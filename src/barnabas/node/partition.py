@@ -235,7 +235,7 @@ class Partition:
         fetch.records = records
         if records and read_committed:
             fetch.aborted_transactions = [
-                (each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, end_offset)
+                (each.producer_id, each.first_offset) for each in log.aborted_in_read(offset, len(records), end_offset)
             ]
         return len(records)
 

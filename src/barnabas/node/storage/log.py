@@ -438,6 +438,13 @@ class PartitionLog:
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return self.segments.aborted_transactions(first_offset, upper_bound_offset)
 
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those to which records may belong that a read of `size` bytes has found."""
+        try:
+            return self.segments.aborted_in_read(offset, size, upper_bound_offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
     def active_producers(self) -> list[ActiveProducer]:
         return list(self.producers.active())
 
