@@ -105,6 +105,7 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """By DeleteRecords or retention: sessions tell their clients with the next answer, nobody is woken."""
+        self.last_stable_offset = self.log.last_stable_offset(self.replication.high_watermark)
         self._tell(0, 0)
 
     def wake_all(self) -> None:
