@@ -313,6 +313,21 @@ def test_fetches_whose_clients_went_away_are_forgotten(node: Node, raw: Any) -> 
     assert raw.rss_bytes(node.pid) - before < 10 * MIB
 
 
+def test_sessions_of_clients_that_went_away_keep_none_of_the_records_they_were_sent(
+    node: Node, raw: Any, large_topic: str
+) -> None:
+    request = fetch_request(large_topic)
+    request.session_epoch = 0
+    request.max_bytes = LARGE_VALUE_BYTES
+    before = raw.rss_bytes(node.pid)
+    for _ in range(150):
+        with raw.Client(node.port) as client:
+            answer = client.ask(request, 12)
+            assert answer.session_id
+            assert len(answer.responses[0].partitions[0].records) > LARGE_VALUE_BYTES
+    assert raw.rss_bytes(node.pid) - before < 40 * MIB
+
+
 def test_large_requests_side_by_side_arrive_whole(node: Node, raw: Any) -> None:
     raw.create_topic(node, "side-by-side", 10)
     clients = [raw.Client(node.port) for _ in range(10)]

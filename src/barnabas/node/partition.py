@@ -109,6 +109,7 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """By DeleteRecords or retention: sessions tell their clients with the next answer, nobody is woken."""
+        self.last_stable_offset = self.log.last_stable_offset(self.replication.high_watermark)
         self._tell(0, 0)
 
     def wake_all(self) -> None:
@@ -239,7 +240,7 @@ class Partition:
         fetch.records = records
         if records and read_committed:
             fetch.aborted_transactions = [
-                (each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, end_offset)
+                (each.producer_id, each.first_offset) for each in log.aborted_in_read(offset, len(records), end_offset)
             ]
         return len(records)
 

@@ -345,11 +345,13 @@ class _Produce:
         if not errors:
             return topics
         self.failed = True
-        by_key = {(each.topic, each.index): error for each, error in errors.items()}
+        # A topic that was deleted meanwhile has no name any more.
+        by_name = {(each.topic, each.index): error for each, error in errors.items()}
+        by_id = {(each.topic_id, each.index): error for each, error in errors.items()}
 
         def changed(key: str | Uuid, result: PartitionResult) -> PartitionResult:
-            name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
-            error = by_key.get((name, result.partition))
+            at = result.partition
+            error = by_id.get((key, at)) if isinstance(key, Uuid) else by_name.get((key, at))
             return result if error is None or result.error_code else result._replace(error_code=error)
 
         return [(key, [changed(key, result) for result in results]) for key, results in topics]

@@ -255,8 +255,9 @@ class PartitionLog:
         if header.producer_id >= 0:
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
-                first, last = duplicate.first_offset, duplicate.last_offset
-                return Appended(first, last, duplicate.timestamp, self.log_start_offset, 0, duplicate=True)
+                flush_due = offset - self.recovery_point >= self._config.flush_messages
+                first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
+                return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
         return self._write(view, [(0, header)], now_ms, header.max_timestamp if self._config.log_append_time else -1)
 
@@ -437,6 +438,13 @@ class PartitionLog:
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return self.segments.aborted_transactions(first_offset, upper_bound_offset)
 
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those to which records may belong that a read of `size` bytes has found."""
+        try:
+            return self.segments.aborted_in_read(offset, size, upper_bound_offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
     def active_producers(self) -> list[ActiveProducer]:
         return list(self.producers.active())
 
@@ -543,6 +551,8 @@ class PartitionLog:
 
         The active segment's indexes are left out, since recovery writes those of the last segment anew.
         """
+        if self.offline:
+            raise self._offline_error()
         task = FlushTask(self.log_end_offset)
         try:
             for segment in self.segments.from_offset(self.recovery_point):

@@ -262,6 +262,10 @@ class Segment:
         size: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[1] + LOG_OVERHEAD_BYTES
         return size
 
+    def base_offset_at(self, position: int) -> int:
+        offset: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[0]
+        return offset
+
     def next_offset(self) -> int:
         """The offset behind the last whole batch, found from the last index entry on."""
         found = self.base_offset

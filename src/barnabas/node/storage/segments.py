@@ -208,6 +208,18 @@ class Segments:
                 break
         return found
 
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """As `aborted_transactions`, but only as far as a read of `size` bytes reaches: there may be many behind it."""
+        if not any(segment.transactions.exists for segment in self.from_offset(offset)):
+            return []
+        found = self.find(offset, size, upper_bound_offset, True)
+        if found is None:
+            return []
+        segment, _, stop = found
+        if stop < segment.size:
+            upper_bound_offset = min(upper_bound_offset, segment.base_offset_at(stop))
+        return self.aborted_transactions(offset, upper_bound_offset)
+
 
 def log_offset(name: str) -> int | None:
     return offset_of(name) if name.endswith(LOG_SUFFIX) and len(name) == 24 else None
