@@ -103,6 +103,25 @@ def produce_keyed(servers: str, topic: str, records: int, record_bytes: int, key
         raise TimeoutError(f"not all records of {topic} were acknowledged in {WAIT_S:.0f} s")
 
 
+def produce_in_transactions(servers: str, topic: str, transactions: int, records: int, record_bytes: int) -> float:
+    """So many transactions one after the other; the seconds until the last one is committed."""
+    client = producer(servers, **{"transactional.id": f"benchmark-{os.urandom(4).hex()}", "acks": "all"})
+    client.init_transactions(WAIT_S)
+    values = [{"value": os.urandom(record_bytes)} for _ in range(records)]
+
+    def transact() -> None:
+        client.begin_transaction()
+        if client.produce_batch(topic, values, partition=0) != records:
+            raise RuntimeError("the client's queue is full")
+        client.commit_transaction(WAIT_S)
+
+    transact()
+    began = time.perf_counter()
+    for _ in range(transactions):
+        transact()
+    return time.perf_counter() - began
+
+
 def configure(servers: str, kind: ResourceType, name: str, config: dict[str, str]) -> None:
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})

@@ -82,4 +82,12 @@ ROWS = [
     Row("middle.small", "fetch of 64 KB from the middle of a small partition, p50", "ms"),
     Row("middle.large", "fetch of 64 KB from the middle of a large partition, p50", "ms"),
     Row("middle.factor", "the large one to the small one", "x", value_at_most(1.25)),
+    Row("commits.rate", "offset commits of one client, one in flight", "requests/s", ratio_at_least(1.0)),
+    Row("commits.pipelined.rate", "offset commits of one client, 100 in flight", "requests/s", ratio_at_least(1.0)),
+    Row("group.first", "first message of a new group after subscribe, p50", "ms", ratio_at_most(0.5)),
+    Row("group.joined", "200 members have joined one group", "ms", ratio_at_most(1.0)),
+    Row("group.rebalance", "rebalance of 8 consumers over 64 partitions, p50", "ms", ratio_at_most(1.0)),
+    Row("transactions.100.rate", "produce in transactions of 100 records", "records/s", ratio_at_least(1.0)),
+    Row("transactions.10000.rate", "produce in transactions of 10,000 records", "records/s", ratio_at_least(1.0)),
+    Row("offsets.start", "start with 1 million committed offsets until all are served", "s", value_at_most(5.0)),
 ]
