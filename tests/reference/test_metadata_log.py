@@ -205,7 +205,8 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
         {"name": "metadata.version", "featureLevel": 25},
         {"name": "transaction.version", "featureLevel": 2},
     ] * 2
-    assert kinds(snapshot)[:-1] == [
+    assert kinds(snapshot)[:-2] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "ZK_MIGRATION_STATE_RECORD",
         "REGISTER_BROKER_RECORD",
