@@ -1,7 +1,8 @@
-"""Batches in a compression that is not their topic's are unpacked and packed again, large ones in threads.
+"""What takes long with a client's batch happens in threads: another compression for large ones, a look at many records.
 
-The codecs let other threads run while they work. A connection's requests are served one after the other, so records of
-one producer keep their order.
+The codecs let other threads run while they work; a look at records does not, and has one thread for all, so that a few
+kilobytes that unpack to millions of records cost little but their sender's time. A connection's requests are served one
+after the other, so records of one producer keep their order.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from barnabas.node.storage.admission import is_recompressed, recompressed, sound
+from barnabas.node.storage.admission import is_recompressed, open_batch, recompressed, sound
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import KafkaError
@@ -22,6 +23,7 @@ THREADS_MAX = 4
 class Recompression:
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._opener: ThreadPoolExecutor | None = None
 
     async def apply(self, records: Buffer, topic_partition: str, config: LogConfig) -> Buffer | KafkaError:
         """The batch in the topic's compression, or what went wrong; small and wrong ones are left to the append."""
@@ -42,6 +44,19 @@ class Recompression:
         except KafkaError as error:
             return error
 
+    async def open(
+        self, records: Buffer, topic_partition: str, config: LogConfig, now_ms: int
+    ) -> memoryview | KafkaError:
+        """A batch for which an append has raised `TooMuchAtOnce`, to be offered as opened; or what is wrong with it."""
+        if self._opener is None:
+            self._opener = ThreadPoolExecutor(1, thread_name_prefix="opening")
+        loop, view = asyncio.get_running_loop(), memoryview(records)
+        try:
+            return await loop.run_in_executor(self._opener, open_batch, view, topic_partition, config, now_ms)
+        except KafkaError as error:
+            return error
+
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        for threads in (self._threads, self._opener):
+            if threads is not None:
+                threads.shutdown(cancel_futures=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
-from barnabas.node.storage.admission import admit
+from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.background import Abortable, Background, Foreground
 from barnabas.node.storage.files import FileHandles, FileRange
 from barnabas.node.storage.flush_task import FlushTask
@@ -243,13 +243,21 @@ class PartitionLog:
 
     # -- appending
 
-    def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opening: Opening = Opening.HERE,
+    ) -> Appended:
         """Append and give offsets; raises `KafkaError`. A writable buffer gets offset and epoch written into it."""
         if origin is Origin.REPLICATION:
             return self.append_as_follower(batches, now_ms=now_ms)
         if origin is not Origin.CLIENT:
             return self._append_own(batches, leader_epoch, now_ms, origin)
-        view, header = admit(batches, self.name, self._config, now_ms)
+        view, header = admit(batches, self.name, self._config, now_ms, opening)
         offset = self.log_end_offset
         header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
