@@ -404,3 +404,16 @@ def test_batches_of_many_records_are_looked_at_like_small_ones(connection: Conne
     assert [found[index].error_code for index in range(3)] == [0, 0, ErrorCode.INVALID_RECORD]
     assert [found[index].base_offset for index in range(3)] == [0, 0, -1]
     assert [each.batch_index for each in found[2].record_errors] == [4000]
+
+
+def test_times_are_found_behind_batches_of_many_records_and_behind_those_that_claim_too_much(
+    connection: Connection,
+) -> None:
+    topic = new_topic(connection)
+    time_ms = 1_700_000_000_000
+    claims = crafted_batch([(b"k", b"v")] * 3000, base_timestamp=time_ms, max_timestamp=time_ms + 90)
+    later = crafted_batch([(b"k", b"v")] * 2000, base_timestamp=time_ms + 50)
+    for batch in (claims, later):
+        produce(connection, topic, batch)
+    for timestamp, expected in ((time_ms, 0), (time_ms + 1, 3000), (time_ms + 50, 3000), (time_ms + 51, -1)):
+        assert listed(connection, topic, timestamp) == expected

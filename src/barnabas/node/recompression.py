@@ -11,8 +11,18 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from barnabas.node.storage.admission import is_recompressed, open_batch, recompressed, sound
+from barnabas.node.storage.admission import (
+    TooMuchAtOnce,
+    is_recompressed,
+    open_batch,
+    recompressed,
+    require_little,
+    sound,
+)
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.segment import TimestampOffset
+from barnabas.node.storage.segments import first_record
+from barnabas.wire.batch import outline_records_fast, read_header
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import KafkaError
 
@@ -44,17 +54,31 @@ class Recompression:
         except KafkaError as error:
             return error
 
+    async def first_record(self, batch: memoryview, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """As the function of that name; raises `KafkaError`."""
+        try:
+            require_little(batch, read_header(batch))
+        except TooMuchAtOnce:
+            loop, look = asyncio.get_running_loop(), first_record
+            return await loop.run_in_executor(
+                self._one_thread(), look, batch, timestamp, start_offset, outline_records_fast
+            )
+        return first_record(batch, timestamp, start_offset)
+
     async def open(
         self, records: Buffer, topic_partition: str, config: LogConfig, now_ms: int
     ) -> memoryview | KafkaError:
         """A batch for which an append has raised `TooMuchAtOnce`, to be offered as opened; or what is wrong with it."""
-        if self._opener is None:
-            self._opener = ThreadPoolExecutor(1, thread_name_prefix="opening")
         loop, view = asyncio.get_running_loop(), memoryview(records)
         try:
-            return await loop.run_in_executor(self._opener, open_batch, view, topic_partition, config, now_ms)
+            return await loop.run_in_executor(self._one_thread(), open_batch, view, topic_partition, config, now_ms)
         except KafkaError as error:
             return error
+
+    def _one_thread(self) -> ThreadPoolExecutor:
+        if self._opener is None:
+            self._opener = ThreadPoolExecutor(1, thread_name_prefix="opening")
+        return self._opener
 
     def close(self) -> None:
         for threads in (self._threads, self._opener):
