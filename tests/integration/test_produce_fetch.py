@@ -411,9 +411,10 @@ def test_times_are_found_behind_batches_of_many_records_and_behind_those_that_cl
 ) -> None:
     topic = new_topic(connection)
     time_ms = 1_700_000_000_000
-    claims = crafted_batch([(b"k", b"v")] * 3000, base_timestamp=time_ms, max_timestamp=time_ms + 90)
-    later = crafted_batch([(b"k", b"v")] * 2000, base_timestamp=time_ms + 50)
+    claims = crafted_batch([(b"k", b"v")] * 3000, base_timestamp=time_ms, max_timestamp=time_ms + 9000)
+    later = crafted_batch([(b"k", b"v")] * 2000, base_timestamp=time_ms + 5000)
     for batch in (claims, later):
         produce(connection, topic, batch)
-    for timestamp, expected in ((time_ms, 0), (time_ms + 1, 3000), (time_ms + 50, 3000), (time_ms + 51, -1)):
-        assert listed(connection, topic, timestamp) == expected
+    # Each record is a millisecond later than the one before.
+    for later_ms, expected in ((0, 0), (2999, 2999), (3000, 3000), (5001, 3001), (7000, -1)):
+        assert listed(connection, topic, time_ms + later_ms) == expected
