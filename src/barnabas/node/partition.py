@@ -12,6 +12,7 @@ from barnabas.core.metadata.state import PartitionState
 from barnabas.core.replication.decide import diverges, has_enough_replicas, leader_epoch_error
 from barnabas.core.replication.state import LeaderState
 from barnabas.node.fetch_sessions import PartitionFetch
+from barnabas.node.storage.admission import Opening
 from barnabas.node.storage.log import Appended, PartitionLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.waiting import Watcher
@@ -148,7 +149,14 @@ class Partition:
 
     # Records
 
-    def append(self, records: Buffer, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opening: Opening = Opening.HERE,
+    ) -> Appended:
         log, replication = self.log, self.replication
         if not self._leads:
             self.require_available()
@@ -158,7 +166,9 @@ class Partition:
                 f"{len(replication.in_sync)} in-sync replicas of {log.name} are fewer than "
                 f"min.insync.replicas={log.config.min_insync_replicas}.",
             )
-        appended = log.append(records, leader_epoch=replication.leader_epoch, now_ms=now_ms, origin=origin)
+        appended = log.append(
+            records, leader_epoch=replication.leader_epoch, now_ms=now_ms, origin=origin, opening=opening
+        )
         if not appended.duplicate:
             end_offset = appended.last_offset + 1
             advanced = replication.appended(end_offset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -321,6 +321,18 @@ def read_headers(buffer: memoryview, position: int) -> tuple[Headers, int]:
 
 def decode_records_fast(buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """The records by aiokafka's compiled reader: twenty times faster, after an import that takes 150 ms once."""
+    for record in _compiled_records(buffer, position, max_bytes):
+        yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+
+
+def outline_records_fast(
+    buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Outline]:
+    for record in _compiled_records(buffer, position, max_bytes):
+        yield Outline(record.offset, record.timestamp, record.key is not None)
+
+
+def _compiled_records(buffer: Buffer, position: int, max_bytes: int) -> Iterator[Any]:
     from aiokafka.record.default_records import DefaultRecordBatch
 
     header = read_header(buffer, position)
@@ -330,8 +342,7 @@ def decode_records_fast(buffer: Buffer, position: int = 0, max_bytes: int = MAX_
     HEADER.pack_into(plain, 0, *header._replace(attributes=attributes, batch_length=FIXED_LENGTH_BYTES + len(records)))
     plain += records
     try:
-        for record in DefaultRecordBatch(bytes(plain)):
-            yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+        yield from DefaultRecordBatch(plain)
     except Exception as error:  # aiokafka raises several kinds of its own
         raise corrupt(error) from error
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
-from barnabas.node.storage.admission import admit
+from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.background import Abortable, Background, Foreground
 from barnabas.node.storage.files import FileHandles, FileRange
 from barnabas.node.storage.flush_task import FlushTask
@@ -22,7 +22,7 @@ from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
 from barnabas.node.storage.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
-from barnabas.node.storage.segments import Segments
+from barnabas.node.storage.segments import Segments, first_record
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
     CONTROL_FLAG,
@@ -243,13 +243,21 @@ class PartitionLog:
 
     # -- appending
 
-    def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opening: Opening = Opening.HERE,
+    ) -> Appended:
         """Append and give offsets; raises `KafkaError`. A writable buffer gets offset and epoch written into it."""
         if origin is Origin.REPLICATION:
             return self.append_as_follower(batches, now_ms=now_ms)
         if origin is not Origin.CLIENT:
             return self._append_own(batches, leader_epoch, now_ms, origin)
-        view, header = admit(batches, self.name, self._config, now_ms)
+        view, header = admit(batches, self.name, self._config, now_ms, opening)
         offset = self.log_end_offset
         header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
@@ -409,9 +417,22 @@ class PartitionLog:
         """Batch by batch from `offset` (or the start) to the end as it is now."""
         return self.segments.iterate(self.log_start_offset if offset is None else offset, self.log_end_offset)
 
+    def batch_for_timestamp(self, timestamp: int, from_offset: int = 0) -> memoryview | None:
+        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`."""
+        try:
+            return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
+        except OSError as error:
+            raise self._failed(error) from error
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not earlier than `timestamp`."""
-        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
+        from_offset = self.log_start_offset
+        while (batch := self.batch_for_timestamp(timestamp, from_offset)) is not None:
+            found = first_record(batch, timestamp, self.log_start_offset)
+            if found is not None:
+                return found
+            from_offset = read_header(batch).last_offset + 1
+        return None
 
     def earliest(self) -> TimestampOffset:
         entries = self.epochs.entries()
@@ -421,9 +442,16 @@ class PartitionLog:
     def latest(self) -> TimestampOffset:
         return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
 
+    def batch_of_max_timestamp(self) -> memoryview | None:
+        try:
+            return self.segments.batch_of_max_timestamp()
+        except OSError as error:
+            raise self._failed(error) from error
+
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the greatest timestamp, None in an empty log."""
-        return self.segments.max_timestamp()
+        batch = self.batch_of_max_timestamp()
+        return None if batch is None else first_record(batch, read_header(batch).max_timestamp, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""
