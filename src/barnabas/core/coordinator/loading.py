@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from barnabas.core.coordinator.decision import Marker, Producer
@@ -15,7 +16,8 @@ from barnabas.core.coordinator.records import decode
 from barnabas.core.coordinator.runtime import ShardRuntime
 from barnabas.wire.batch import BatchHeader, Record, decode_records, iterate_batches
 
-Decoder = Callable[[bytes, int], Iterable[Record]]
+# The records of the batch at a position; of each, `key` and `value` are looked at.
+Decoder = Callable[[bytes, int], Iterable[Any]]
 
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -43,6 +45,7 @@ class Loader:
 
     def feed(self, piece: bytes, high_watermark: int) -> Iterator[None]:
         """Whole batches, the first of which may begin before the next offset."""
+        replayed = 0
         for position, header in iterate_batches(piece):
             if header.last_offset < self.next_offset:
                 continue
@@ -57,19 +60,24 @@ class Loader:
             self.next_offset = header.last_offset + 1
             if stands_alone:
                 yield from self.finish()
-            yield
+            replayed += header.records_count
+            if replayed >= TURN_RECORDS:
+                replayed = 0
+                yield
 
     def finish(self) -> Iterator[None]:
         """Replays what was kept back for a later value."""
         shard = self._runtime.shard
         latest, self._latest = self._latest, {}
-        for number, (key, value) in enumerate(latest.items(), 1):
-            if not shard.load(key, value):
-                decoded = decode(shard.kinds, key, value)
+        left = iter(latest.items())
+        while entries := list(islice(left, TURN_RECORDS)):
+            at = 0
+            while (at := shard.load(entries, at)) < len(entries):
+                decoded = decode(shard.kinds, *entries[at])
                 if decoded is not None:
                     shard.replay(decoded, None)
-            if number % TURN_RECORDS == 0:
-                yield
+                at += 1
+            yield
 
     def _replay(self, piece: bytes, position: int, header: BatchHeader) -> None:
         shard = self._runtime.shard
