@@ -330,6 +330,35 @@ def decode_records_fast(buffer: Buffer, position: int = 0, max_bytes: int = MAX_
         raise corrupt(error) from error
 
 
+def only_record(buffer: bytes, position: int, size: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value of a batch of one record that is not compressed: a reader made for many costs more."""
+    end = position + size
+    try:
+        length, at = read_varint(buffer, position + RECORDS_OFFSET)
+        if length < 0 or at + length > end:
+            raise ValueError(f"a record of {length} bytes with {end - at} left")
+        at += 1
+        for _ in range(2):  # the deltas of time and offset
+            while buffer[at] > 0x7F:
+                at += 1
+            at += 1
+        found: list[bytes | None] = []
+        for _ in range(2):
+            length = buffer[at]
+            if length > 0x7F:
+                length, at = read_varint(buffer, at)
+            else:
+                length = (length >> 1) ^ -(length & 1)
+                at += 1
+            if length > end - at:
+                raise ValueError(f"a field of {length} bytes with {end - at} left")
+            found.append(buffer[at : at + length] if length >= 0 else None)
+            at += max(length, 0)
+        return found[0], found[1]
+    except (IndexError, ValueError) as error:
+        raise corrupt(error) from error
+
+
 def compiled_records(buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterable[Any]:
     """As aiokafka's reader gives them, without a copy into records of ours; it may raise anything."""
     from aiokafka.record.default_records import DefaultRecordBatch
