@@ -85,6 +85,7 @@ ROWS = [
     Row("commits.rate", "offset commits of one client, one in flight", "requests/s", ratio_at_least(1.0)),
     Row("commits.pipelined.rate", "offset commits of one client, 100 in flight", "requests/s", ratio_at_least(1.0)),
     Row("group.first", "first message of a new group after subscribe, p50", "ms", ratio_at_most(0.5)),
+    Row("group.prompt", "the same, if Kafka does not wait for more members either", "ms"),
     Row("group.joined", "200 members have joined one group", "ms", ratio_at_most(1.0)),
     Row("group.rebalance", "rebalance of 8 consumers over 64 partitions, p50", "ms", ratio_at_most(1.0)),
     Row("transactions.100.rate", "produce in transactions of 100 records", "records/s", ratio_at_least(1.0)),

@@ -35,6 +35,10 @@ class KafkaSide(reference.ApacheKafka):
     def __init__(self) -> None:
         super().__init__(jvm=reference.SHIPPED_JVM)
 
+    def set(self, name: str, value: str) -> None:
+        """A property, from the next start on."""
+        self._extra[name] = value
+
 
 class BarnabasSide(Node):
     name = "Barnabas"

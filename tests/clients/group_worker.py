@@ -5,9 +5,11 @@ group_worker.py SERVERS TOPIC GROUP FILE STRATEGY [INSTANCE]
 
 import signal
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 servers, topic, group, path, strategy, *instance = sys.argv[1:]
 stopping: list[int] = []
@@ -26,14 +28,33 @@ config = {
 if instance:
     config["group.instance.id"] = instance[0]
 consumer = Consumer(config)
-consumer.subscribe([topic])
+times_assigned: Counter[int] = Counter()
+
+
+def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+    times_assigned.update(each.partition for each in partitions)
+
+
+def next_messages() -> Iterator[Message]:
+    """One by one, so that it is known to which assignment each belongs."""
+    for turn in range(50):
+        message = consumer.poll(0 if turn else 0.1)
+        if message is None:
+            return
+        if message.error() is None:
+            yield message
+
+
+consumer.subscribe([topic], on_assign=assigned)
 with Path(path).open("a") as processed:
     while not stopping:
-        messages = [each for each in consumer.consume(50, 0.1) if each.error() is None]
-        for message in messages:
-            processed.write(f"{message.partition()} {message.offset()}\n")
+        has_processed = False
+        for message in next_messages():
+            partition = message.partition()
+            has_processed = True
+            processed.write(f"{partition} {message.offset()} {times_assigned[partition]}\n")
         processed.flush()
-        if messages:
+        if has_processed:
             try:
                 consumer.commit(asynchronous=False)
             except KafkaException:

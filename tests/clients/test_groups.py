@@ -31,7 +31,10 @@ from .test_kafkajs import modules
 
 __all__ = ["modules"]
 
+# The soak target has eight consumers at once.
+WORKERS = int(os.environ.get("BARNABAS_CONSUMERS", "4"))
 PARTITIONS = 4
+CREW_PARTITIONS = max(PARTITIONS, WORKERS)  # work for everybody
 WAIT_S = 40
 
 
@@ -63,7 +66,7 @@ class Crew:
         self._directory = directory
         self._strategy = strategy
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.produced = [0] * PARTITIONS
+        self.produced = [0] * CREW_PARTITIONS
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._produce)
 
@@ -83,7 +86,7 @@ class Crew:
         )
         number = 0
         while not self._stop.wait(0.002):
-            partition = number % PARTITIONS
+            partition = number % CREW_PARTITIONS
             producer.produce(self.topic, b"%d" % number, partition=partition)
             producer.poll(0)
             self.produced[partition] += 1
@@ -102,17 +105,28 @@ class Crew:
         self.workers.append(worker)
         return worker
 
-    def notes(self) -> list[list[tuple[int, int]]]:
-        """What each worker has processed, in its order; a line cut off by a kill is left out."""
+    def notes(self) -> list[list[tuple[int, int, int]]]:
+        """Partition, offset, and which assignment of the partition to this worker it was, of each record that a worker
+        has processed, in its order; a line cut off by a kill is left out."""
         found = []
         for path in sorted(self._directory.glob("worker-*.txt")):
             lines = path.read_text().splitlines(keepends=True)
             split = [line.split() for line in lines if line.endswith("\n")]
-            found.append([(int(parts[0]), int(parts[1])) for parts in split])
+            found.append([(int(parts[0]), int(parts[1]), int(parts[2])) for parts in split])
         return found
 
     def processed(self) -> set[tuple[int, int]]:
-        return {each for notes in self.notes() for each in notes}
+        return {(partition, offset) for notes in self.notes() for partition, offset, _ in notes}
+
+    def assert_order_kept(self) -> None:
+        """Within an assignment a worker goes up in its partition one by one."""
+        for worker, notes in enumerate(self.notes()):
+            reached: dict[tuple[int, int], int] = {}
+            for partition, offset, assignment in notes:
+                at = (partition, assignment)
+                if at in reached:
+                    assert offset == reached[at] + 1, f"worker {worker}: {offset} after {reached[at]} in {partition}"
+                reached[at] = offset
 
     def works(self, number: int) -> None:
         """Waits until this worker has something to do."""
@@ -122,7 +136,7 @@ class Crew:
 
     def committed(self) -> list[int]:
         admin = AdminClient({"bootstrap.servers": self.node.bootstrap_servers, "log_level": 0})
-        partitions = [TopicPartition(self.topic, index) for index in range(PARTITIONS)]
+        partitions = [TopicPartition(self.topic, index) for index in range(CREW_PARTITIONS)]
         (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("crew", partitions)]).values()
         return [each.offset for each in future.result(WAIT_S).topic_partitions]
 
@@ -130,22 +144,24 @@ class Crew:
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_nothing_is_skipped_while_consumers_come_go_and_crash(tmp_path: Path, topic: str, strategy: str) -> None:
     with Node({"group.min.session.timeout.ms": 500}) as node:
-        node.create_topic(topic, partitions=PARTITIONS)
+        node.create_topic(topic, partitions=CREW_PARTITIONS)
         with Crew(node, tmp_path, topic, strategy) as crew:
             crew.hire()
             crew.works(0)
             seen = [crew.committed()]
-            for number in (1, 2):
+            for number in range(1, WORKERS):
                 crew.hire()
                 crew.works(number)
                 seen.append(crew.committed())
+            for number in range(WORKERS):
+                crew.works(number)  # all at once
             crew.workers[0].kill()
             crew.hire()
-            crew.works(3)
+            crew.works(WORKERS)
             seen.append(crew.committed())
             node.kill()
             node.start()
-            crew.works(3)
+            crew.works(WORKERS)
             seen.append(crew.committed())
             crew.workers[1].send_signal(signal.SIGTERM)
             assert crew.workers[1].wait(WAIT_S) == 0
@@ -153,18 +169,19 @@ def test_nothing_is_skipped_while_consumers_come_go_and_crash(tmp_path: Path, to
             node.restart()
             crew.works(2)
             crew.stop_producing()
-            everything = {(index, offset) for index in range(PARTITIONS) for offset in range(crew.produced[index])}
+            everything = {(index, offset) for index in range(CREW_PARTITIONS) for offset in range(crew.produced[index])}
             until(lambda: crew.processed() >= everything, "every record")
             until(lambda: crew.committed() == crew.produced, "the last commits")
             seen.append(crew.committed())
             assert crew.processed() == everything
+            crew.assert_order_kept()
     for earlier, later in itertools.pairwise(seen):
         assert all(a <= b for a, b in zip(earlier, later, strict=True)), seen
 
 
 def test_a_static_member_comes_back_without_disturbing_the_other(tmp_path: Path, topic: str) -> None:
     with Node({"group.min.session.timeout.ms": 500}) as node:
-        node.create_topic(topic, partitions=PARTITIONS)
+        node.create_topic(topic, partitions=CREW_PARTITIONS)
         with Crew(node, tmp_path, topic, "range") as crew:
             admin = AdminClient({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
 

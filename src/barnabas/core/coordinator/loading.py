@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from barnabas.core.coordinator.decision import Marker, Producer
 from barnabas.core.coordinator.records import decode
 from barnabas.core.coordinator.runtime import ShardRuntime
-from barnabas.wire.batch import BatchHeader, Record, decode_records, iterate_batches
+from barnabas.wire.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Record,
+    decode_records,
+    iterate_batches,
+    only_record,
+)
 
-Decoder = Callable[[bytes, int], Iterable[Record]]
+# The records of the batch at a position; of each, `key` and `value` are looked at.
+Decoder = Callable[[bytes, int], Iterable[Any]]
 
+_IN_TRANSACTION = CONTROL_FLAG | TRANSACTIONAL_FLAG
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 # How many keys are remembered in the hope of a later value, and how many are replayed in one go.
@@ -43,37 +55,48 @@ class Loader:
 
     def feed(self, piece: bytes, high_watermark: int) -> Iterator[None]:
         """Whole batches, the first of which may begin before the next offset."""
+        replayed = 0
         for position, header in iterate_batches(piece):
-            if header.last_offset < self.next_offset:
+            last_offset = header.base_offset + header.last_offset_delta
+            if last_offset < self.next_offset:
                 continue
-            is_committed = header.last_offset < high_watermark
+            is_committed = last_offset < high_watermark
             # What must not change places with what comes before or behind.
-            stands_alone = header.is_control or header.is_transactional or not is_committed
+            stands_alone = header.attributes & _IN_TRANSACTION or not is_committed
             if stands_alone or len(self._latest) >= LATEST_MAX:
                 yield from self.finish()
             if not is_committed:
-                self._runtime.loaded_uncommitted(header.last_offset + 1)
+                self._runtime.loaded_uncommitted(last_offset + 1)
             self._replay(piece, position, header)
-            self.next_offset = header.last_offset + 1
+            self.next_offset = last_offset + 1
             if stands_alone:
                 yield from self.finish()
-            yield
+            replayed += header.records_count
+            if replayed >= TURN_RECORDS:
+                replayed = 0
+                yield
 
     def finish(self) -> Iterator[None]:
         """Replays what was kept back for a later value."""
         shard = self._runtime.shard
         latest, self._latest = self._latest, {}
-        for number, (key, value) in enumerate(latest.items(), 1):
-            if not shard.load(key, value):
-                decoded = decode(shard.kinds, key, value)
+        left = iter(latest.items())
+        while entries := list(islice(left, TURN_RECORDS)):
+            at = 0
+            while (at := shard.load(entries, at)) < len(entries):
+                decoded = decode(shard.kinds, *entries[at])
                 if decoded is not None:
                     shard.replay(decoded, None)
-            if number % TURN_RECORDS == 0:
-                yield
+                at += 1
+            yield
 
     def _replay(self, piece: bytes, position: int, header: BatchHeader) -> None:
         shard = self._runtime.shard
-        if header.is_control:
+        if header.records_count == 1 and not header.attributes & (_IN_TRANSACTION | COMPRESSION_MASK):
+            key, value = only_record(piece, position, header.size)
+            self._latest.pop(key or b"", None)
+            self._latest[key or b""] = value
+        elif header.is_control:
             for record in self._decode_batch(piece, position):
                 self._replay_control(record, header)
         elif header.is_transactional:

@@ -51,8 +51,9 @@ class Shard(Protocol):
 
     def replay(self, record: CoordinatorRecord, producer: Producer | None) -> None: ...
 
-    def load(self, key: bytes, value: bytes | None) -> bool:
-        """A shorter way for what fills most of the log; False: it is to be decoded and replayed."""
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        """A shorter way for what fills most of the log: takes keys and values from `start` on, and says where it
+        stopped, at the end or at something that is to be decoded and replayed."""
 
     def replay_marker(self, marker: Marker) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,8 +42,8 @@ class Numbers:
             assert isinstance(record.value, OffsetCommitValue)
             self.numbers[record.key.group] = record.value.offset
 
-    def load(self, key: bytes, value: bytes | None) -> bool:
-        return False
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        return start
 
     def replay_marker(self, marker: Marker) -> None:
         self.markers.append(marker)
