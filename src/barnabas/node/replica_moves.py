@@ -180,8 +180,9 @@ class ReplicaMoves:
                 continue
             break
         copy.rest()
-        if source.recovery_point > future.recovery_point:
-            future.flush()  # what was acknowledged as being on the disk has to be on it
+        if source.recovery_point > future.recovery_point or old.flusher.is_awaited(source):
+            future.flush()  # what was, or is about to be, acknowledged as being on the disk has to be on it
+        old.flusher.settle(source, future.recovery_point)
         copy.hand_over()
         old.remove(source)
         directory.promote(future)

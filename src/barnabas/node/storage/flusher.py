@@ -48,6 +48,12 @@ class Flusher:
         """Whether somebody waits for an fsync of this log, or one is under way."""
         return log in self._waiting or log in self._in_round
 
+    def settle(self, log: PartitionLog, recovery_point: int) -> None:
+        """Everything appended to the log is on another disk: who waits for its next fsync need not any more."""
+        for future in self._waiting.pop(log, []):
+            if not future.done():
+                future.set_result(recovery_point)
+
     async def idle(self) -> None:
         """Wait until nobody waits."""
         while self._round is not None or self._waiting:
