@@ -10,7 +10,7 @@ the table is filled to nine tenths.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from barnabas.node.storage.cleaning.records import Outline
@@ -18,6 +18,7 @@ from barnabas.node.storage.cleaning.records import Outline
 SLOT_BYTES = 24
 SLOT_WORDS = 3
 DIGEST_BYTES = 16
+CHUNK_WORDS = SLOT_WORDS * 10_000
 SLOTS_MIN = 101
 LOAD_MIN, LOAD_MAX = 0.1, 0.95
 NOTHING = -1
@@ -62,6 +63,16 @@ class OffsetMap:
     def getter(self) -> Callable[[bytes], int | None]:
         """What finds the latest offset of a key, None if there is none."""
         return self._get_from_table if self._dict is None else self._dict.get
+
+    def offsets(self) -> Iterator[int]:
+        """The latest offset of every key."""
+        if self._dict is not None:
+            yield from self._dict.values()
+            return
+        for start in range(0, len(self._table), CHUNK_WORDS):
+            for found in self._table[start : start + CHUNK_WORDS].tolist()[::SLOT_WORDS]:
+                if found:
+                    yield found - 1
 
     def _put_into_dict(self, known: dict[bytes, int], pairs: list[tuple[bytes, int]]) -> bool:
         """False if they might be too much for it."""
