@@ -200,16 +200,15 @@ class Offsets:
             return [], False
         tombstones = []
         for (topic, partition), committed in table.items():
-            if group.subscribes_to(topic) or self.is_pending(group.id, topic, partition):
-                continue
             since_ms = committed.commit_timestamp_ms
             if not is_simple and group.is_empty and group.phase_since_ms != NO_TIMESTAMP:
                 since_ms = group.phase_since_ms
             due_ms = since_ms + retention_ms
             if committed.expire_timestamp_ms != NO_TIMESTAMP:
                 due_ms = committed.expire_timestamp_ms
-            if now_ms >= due_ms:
-                tombstones.append(offset_tombstone(group.id, topic, partition))
+            if now_ms < due_ms or group.subscribes_to(topic) or self.is_pending(group.id, topic, partition):
+                continue
+            tombstones.append(offset_tombstone(group.id, topic, partition))
         return tombstones, len(tombstones) == len(table) and not self.has_pending(group.id)
 
     def prune(self) -> None:

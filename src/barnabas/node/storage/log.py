@@ -7,6 +7,7 @@ files) is handed to `Background`. Offsets: `log_start_offset` <= `recovery_point
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -36,6 +37,8 @@ from barnabas.wire.batch import (
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
+
+logger = logging.getLogger("barnabas.storage")
 
 SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
@@ -190,6 +193,13 @@ class PartitionLog:
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+        if recovered is not None and recovered.truncated_bytes:
+            logger.warning(
+                "%s: what was behind offset %d, %d bytes, was no whole and sound record batch and has been cut off",
+                log.name,
+                recovered.log_end_offset,
+                recovered.truncated_bytes,
+            )
         return log
 
     def _start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:

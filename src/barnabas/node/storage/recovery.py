@@ -231,6 +231,7 @@ def recover(job: Job) -> Recovered:
             scanner.producers.take_snapshot()
         if not scanner.segment(bases[slot]):
             behind = bases[slot + 1 :]
+            scanner.truncated_bytes += sum(scanner.file(base, LOG_SUFFIX).size() for base in behind)
             unlink_all(f"{job.directory}/{offset_name(base, suffix)}" for base in behind for suffix in SEGMENT_SUFFIXES)
             break
     end_offset = scanner.end_offset

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import barnabas
 from barnabas.node.storage.cleaning.job import Failed, Job, Message
 from barnabas.node.storage.cleaning.process import CleanerProcess
 
@@ -46,6 +47,7 @@ def test_nothing_in_the_current_directory_is_taken_for_a_module(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(Path(barnabas.__file__).parents[1]))
     monkeypatch.chdir(tmp_path)
     [message] = asyncio.run(answer(tmp_path / "missing"))
     assert isinstance(message, Failed)
