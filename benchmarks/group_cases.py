@@ -1,14 +1,16 @@
 """The cases of groups and transactions."""
 
 import asyncio
-import itertools
 import os
 import statistics
+import struct
 import time
 from collections.abc import Callable
 
 from barnabas.testing.reference_exchange import Connection
+from barnabas.wire.apis import request_header_version
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,27 +29,36 @@ ANSWER_LIMIT_S = 60.0
 
 
 def commits(side: Side, settings: Settings) -> Figures:
-    """A client that assigns its partition to itself commits it again and again."""
+    """A client that assigns its partition to itself commits it again and again; its request is encoded once."""
     topic, group = new_topic(side, "commits"), f"commits-{os.urandom(4).hex()}"
-    offsets = itertools.count(1)
     with connection(side) as asked:
         _find_coordinator(asked, group)
-        _commit(asked, group, topic, [next(offsets)])
-        began = time.perf_counter()
-        for _ in range(settings.commits):
-            _commit(asked, group, topic, [next(offsets)])
-        one_by_one = time.perf_counter() - began
-        began = time.perf_counter()
-        sent = received = 0
-        while received < settings.commits:
-            while sent < min(settings.commits, received + COMMITS_IN_FLIGHT):
-                asked.send(_offsets(group, topic, [next(offsets)]), COMMIT_VERSION)
-                sent += 1
-            asked.receive_frame()
-            received += 1
-        pipelined = time.perf_counter() - began
+        _commit(asked, group, topic, [1])
+        request = _offsets(group, topic, [1])
+        header = RequestHeader(
+            request_api_key=request.api_key, request_api_version=COMMIT_VERSION, client_id="benchmark"
+        )
+        body = header.encode(request_header_version(OffsetCommitRequest, COMMIT_VERSION)) + request.encode(
+            COMMIT_VERSION
+        )
+        frame = struct.pack(">i", len(body)) + body
+        asked.send_bytes(frame)
+        answer = asked.receive_frame()
+        rates = [_commits_per_s(asked, frame, answer, settings.commits, window) for window in (1, COMMITS_IN_FLIGHT)]
     drop_topic(side, topic)
-    return {"commits.rate": settings.commits / one_by_one, "commits.pipelined.rate": settings.commits / pipelined}
+    return {"commits.rate": rates[0], "commits.pipelined.rate": rates[1]}
+
+
+def _commits_per_s(asked: Connection, frame: bytes, wanted: bytes, times: int, window: int) -> float:
+    began = time.perf_counter()
+    sent = 0
+    for received in range(times):
+        while sent < min(times, received + window):
+            asked.send_bytes(frame)
+            sent += 1
+        if asked.receive_frame() != wanted:
+            raise RuntimeError("OffsetCommit was answered with an error")
+    return times / (time.perf_counter() - began)
 
 
 def first_message(side: Side, settings: Settings) -> Figures:

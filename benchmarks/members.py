@@ -187,7 +187,7 @@ async def joining(servers: str, group: str, topic: str, members: int) -> float:
 
 
 async def rebalances(servers: str, group: str, topic: str, partitions: int, members: int, times: int) -> list[float]:
-    crew = Crew(group, topic, partitions, members, heartbeat_s=0.005)
+    crew = Crew(group, topic, partitions, members, heartbeat_s=0.02)
     try:
         await crew.connect(servers)
         await crew.settle()
