@@ -40,7 +40,7 @@ from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
 
-SEGMENTS_AT_ONCE = 16  # a few renames each: deleting so many does not hold up the loop
+SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
 
 class Appended(NamedTuple):
@@ -529,7 +529,7 @@ class PartitionLog:
         for task in self._flushing:
             task.end_offset = min(task.end_offset, offset)
 
-    def advance_log_start_offset(self, offset: int) -> bool:
+    def advance_log_start_offset(self, offset: int, *, delete_max: int = SEGMENTS_AT_ONCE) -> bool:
         """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
         retention. False if it already was so."""
         if offset > self.log_end_offset:
@@ -544,7 +544,7 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=SEGMENTS_AT_ONCE)
+        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
         return True
 
     def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
@@ -653,15 +653,13 @@ class PartitionLog:
         for segment in self.segments:
             segment.close()
 
-    def gone_to(self, directory: str) -> None:
-        """Deleted: its directory has been renamed, and nothing is written any more.
-
-        No file may be looked for under the old name, where another topic's may soon be.
-        """
-        self.offline = True
+    def relocate(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
         self.directory = self.segments.directory = self.producers.directory = directory
         for segment in self.segments:
-            segment.move_to(directory)
+            segment.relocate(directory)
+        self._snapshots_to_sync = [f"{directory}/{os.path.basename(path)}" for path in self._snapshots_to_sync]
+        self._directory_changed = True
 
     # -- failures
 

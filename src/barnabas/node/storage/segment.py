@@ -346,18 +346,19 @@ class Segment:
         found = [self.file, self.offset_index.file, self.time_index.file]
         return [*found, self.transactions.file] if self.transactions.exists else found
 
-    def move_to(self, directory: str) -> None:
-        """The whole directory has been renamed; who still reads here goes on."""
-        indexes = [index for index in (self._offset_index, self._time_index) if index is not None]
-        for file in (self.file, self.transactions.file, *(index.file for index in indexes)):
-            file.directory = directory
-
     def drop_suffix(self) -> None:
         """The files get the names of a segment's files, unless they have been given others meanwhile."""
         for file in self.files():
             if self._suffix and file.name.endswith(self._suffix):
                 file.rename(file.name.removesuffix(self._suffix))
         self._suffix = ""
+
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory now, under the same names."""
+        self.file.directory = self.transactions.file.directory = directory
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.file.directory = directory
 
     def close(self) -> None:
         for index in (self._offset_index, self._time_index):

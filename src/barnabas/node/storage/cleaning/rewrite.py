@@ -116,14 +116,8 @@ class Cleaning:
             return True
         if transactions.batch_is_aborted(header):
             return True
-        table, start, base_offset = self.map, self.job.first_dirty_offset, header.base_offset
-        put, keys_max = table.put, table.keys_max
-        for _, _, delta, key, _ in outline(payload_of(view, at, header), header.records_count):
-            if key is not None and base_offset + delta >= start:
-                if table.size >= keys_max:
-                    return False
-                put(key, base_offset + delta)
-        return True
+        records = outline(payload_of(view, at, header), header.records_count)
+        return self.map.put_all(records, header.base_offset, self.job.first_dirty_offset)
 
     # Writing anew
 
@@ -198,17 +192,19 @@ class Cleaning:
 
     def _surviving(self, header: BatchHeader, records: list[Outline]) -> tuple[list[Outline], bool]:
         """The records that are the latest of their key, without tombstones whose time is over."""
-        latest, base_offset = self.map.get, header.base_offset
+        latest, base_offset = self.map.getter(), header.base_offset
         horizon_ms = header.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self.job.now_ms < horizon_ms
         kept: list[Outline] = []
         has_tombstone = False
         for record in records:
             _, _, delta, key, has_value = record
-            if key is None or not (has_value or tombstones_stay) or base_offset + delta < latest(key):
+            if key is None or not (has_value or tombstones_stay):
                 continue
-            kept.append(record)
-            has_tombstone = has_tombstone or not has_value
+            found = latest(key)
+            if found is None or base_offset + delta >= found:
+                kept.append(record)
+                has_tombstone = has_tombstone or not has_value
         return kept, has_tombstone
 
     def _new_horizon_ms(self) -> int:
