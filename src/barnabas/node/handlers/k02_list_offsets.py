@@ -132,13 +132,12 @@ async def _find_greatest(node: Node, partition: Partition) -> TimestampOffset | 
 
 async def _find_time(node: Node, partition: Partition, timestamp: int) -> TimestampOffset | None:
     """Headers say which batch may have such a record, and need not tell the truth."""
-    log = partition.log
-    batch = log.batch_for_timestamp(timestamp)
+    batch = partition.log.batch_for_timestamp(timestamp)
     while batch is not None:
-        found = await node.recompression.first_record(batch, timestamp, log.log_start_offset)
+        found = await node.recompression.first_record(batch, timestamp, partition.log.log_start_offset)
         if found is not None:
             return found
         await asyncio.sleep(0)
         partition.require_available()
-        batch = log.batch_for_timestamp(timestamp, read_header(batch).last_offset + 1)
+        batch = partition.log.batch_for_timestamp(timestamp, read_header(batch).last_offset + 1)
     return None
