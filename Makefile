@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench format clean
+.PHONY: setup up demo test check unit bench simulate format clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,11 @@ unit: setup
 bench: setup
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks
+
+# Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
+SEEDS ?= 10000
+simulate: setup
+	SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation -q
 
 format: setup
 	$(BIN)/ruff check --fix .
