@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak-transactions format clean
+.PHONY: setup up demo test check unit bench soak-transactions simulate format clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,11 @@ bench: setup
 soak-transactions: setup
 	BARNABAS_CONSUMERS=8 $(BIN)/python -m pytest tests/clients/test_groups.py -k nothing_is_skipped
 	BARNABAS_KILLS=50,20 $(BIN)/python -m pytest tests/clients/test_exactly_once.py
+
+# Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
+SEEDS ?= 10000
+simulate: setup
+	SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation -q
 
 format: setup
 	$(BIN)/ruff check --fix .

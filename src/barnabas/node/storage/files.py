@@ -148,6 +148,18 @@ def fsync_path(path: str) -> None:
         os.close(fd)
 
 
+def make_directories(path: str) -> None:
+    """The directory and those above it, as far as they are missing; whatever is made stays after a crash."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    if missing:
+        os.makedirs(missing[0], exist_ok=True)
+        for each in reversed(missing):
+            fsync_path(os.path.dirname(each))
+
+
 def write_atomically(path: str, content: bytes, *, sync: bool = True) -> None:
     """The file has the old content or the new one, whatever happens: written beside, fsynced, renamed."""
     beside = f"{path}.tmp"

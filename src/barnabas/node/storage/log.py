@@ -15,7 +15,7 @@ from typing import NamedTuple
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.background import Abortable, Background, Foreground
-from barnabas.node.storage.files import FileHandles, FileRange
+from barnabas.node.storage.files import FileHandles, FileRange, fsync_path
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
@@ -159,10 +159,11 @@ class PartitionLog:
         handles: FileHandles | None = None,
         background: Background | None = None,
         recovered: recovery.Recovered | None = None,
+        continuous: bool = False,
     ) -> PartitionLog:
         """The log of a directory. Unless it was closed cleanly, it is scanned from the recovery point on.
 
-        `recovered` is what such a scan found if somebody else did it.
+        `recovered` is what such a scan found if somebody else did it; for `continuous` see `recovery`.
         """
         path = os.fspath(directory)
         job = recovery.Job(
@@ -172,6 +173,7 @@ class PartitionLog:
             index_interval_bytes=config.index_interval_bytes,
             now_ms=now_ms,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            continuous=continuous,
         )
         recovery.tidy(path)
         if not clean and recovered is None:
@@ -188,18 +190,16 @@ class PartitionLog:
         log.last_flush_ms = now_ms
         log.topic_id = read_partition_metadata(path)
         if not log._load(log_start_offset, now_ms, recovered):
+            logger.warning("%s: an index is missing or damaged and is written anew", log.name)
             log._close_files()
-            recovered = recovery.recover(job._replace(recovery_point=0))
+            clean = False
+            recovered = recovery.recover(job)
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
-        if recovered is not None and recovered.truncated_bytes:
-            logger.warning(
-                "%s: what was behind offset %d, %d bytes, was no whole and sound record batch and has been cut off",
-                log.name,
-                recovered.log_end_offset,
-                recovered.truncated_bytes,
-            )
+        if recovered is not None and recovered.cut:
+            end, removed = log.log_end_offset, recovered.truncated_bytes
+            logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
         return log
 
     def _start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:
@@ -226,6 +226,7 @@ class PartitionLog:
             self.epochs = LeaderEpochs.load(self.directory)
         else:
             self.epochs = LeaderEpochs(recovered.epochs)
+            self._learn_first_epochs()
             self.epochs.dirty = self._directory_changed = True
         if self.log_end_offset < self.log_start_offset:
             self._remove(self.segments.clear())
@@ -236,6 +237,23 @@ class PartitionLog:
         self.epochs.truncate_from_start(self.log_start_offset)
         self._load_producers(now_ms)
         return True
+
+    def _learn_first_epochs(self) -> None:
+        """The start may have fallen back behind what the checkpoint of epochs knows: the batches there know theirs."""
+        entries = self.epochs.entries()
+        known_from = entries[0][1] if entries else self.log_end_offset
+        if known_from <= self.log_start_offset:
+            return
+        found = LeaderEpochs()
+        for segment in self.segments.from_offset(self.log_start_offset):
+            for _, header in segment.headers(0):
+                if header.base_offset >= known_from:
+                    break
+                if header.last_offset >= self.log_start_offset:
+                    found.assign(header.leader_epoch, max(header.base_offset, self.log_start_offset))
+        for epoch, offset in entries:
+            found.assign(epoch, offset)
+        self.epochs = found
 
     def _load_producers(self, now_ms: int) -> None:
         """A snapshot, and the batches behind it: none after a clean stop or a recovery.
@@ -339,10 +357,10 @@ class PartitionLog:
             if segment.should_roll(size, max_timestamp, last_offset, now_ms, self._limits):
                 segment = self._roll(first.base_offset, now_ms)
             segment.append(stamped(view, placed) if stamp else [view], placed, size)
+            self.log_end_offset = last_offset + 1
+            self._remember(segment, view, placed)
         except OSError as error:
             raise self._failed(error) from error
-        self.log_end_offset = last_offset + 1
-        self._remember(segment, view, placed)
         flush_due = self.log_end_offset - self.recovery_point >= self._config.flush_messages
         return Appended(
             first.base_offset, last_offset, log_append_time_ms, self.log_start_offset, size, False, flush_due
@@ -489,7 +507,7 @@ class PartitionLog:
     # -- cutting
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Keep what is below `offset`; False if there was nothing behind it."""
+        """Keep what is below `offset`; False if there was nothing behind it. On the loop use `LogDirs.truncate`."""
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -498,7 +516,8 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         try:
-            self._remove(self.segments.truncate_to(offset, now_ms))
+            self._remove_for_good(self.segments.remove_behind(offset))
+            self.segments.active.truncate_to(offset, now_ms)
             self._end_at(offset)
             self.epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
@@ -511,7 +530,7 @@ class PartitionLog:
         """Forget everything and continue at `offset`."""
         self._abort_cleaning()
         try:
-            self._remove(self.segments.clear())
+            self._remove_for_good(self.segments.clear())
             self.epochs.clear()
             self.producers.remove_snapshots(after=-1)
             self._end_at(offset)
@@ -572,6 +591,12 @@ class PartitionLog:
             self._directory_changed = True
             self.background.delete_later(paths, self._config.file_delete_delay_ms)
 
+    def _remove_for_good(self, segments: list[Segment]) -> None:
+        """The end of the log, the last first, and before anything is written: after a crash they must not come back."""
+        if segments:
+            self._remove(segments[::-1])
+            fsync_path(self.directory)
+
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
         """Compaction has made one of several; their files are removed later, so who reads them may finish."""
         self.segments.replace(old, new)
@@ -587,13 +612,14 @@ class PartitionLog:
     def prepare_flush(self, *, closing: bool = False) -> FlushTask:
         """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`.
 
-        The active segment's indexes are left out, since recovery writes those of the last segment anew.
+        The active segment's indexes are left out, since recovery writes those of the last segment anew; so the segment
+        in which the last flush ended goes along, even if nothing was appended to it since.
         """
-        if self.offline:
+        if self.offline:  # an fsync that succeeds after one that failed proves nothing
             raise self._offline_error()
         task = FlushTask(self.log_end_offset)
         try:
-            for segment in self.segments.from_offset(self.recovery_point):
+            for segment in self.segments.from_offset(self.recovery_point - 1):
                 whole = closing or segment is not self.segments.active
                 for file in segment.files() if whole else (segment.file,):
                     task.add_file(file.fileno())
@@ -607,6 +633,8 @@ class PartitionLog:
         if self._directory_changed:
             self._directory_changed = False
             task.paths += (f"{self.directory}/{PARTITION_METADATA}", self.directory, os.path.dirname(self.directory))
+        elif closing:  # the last segment's indexes may be new
+            task.paths.append(self.directory)
         self._flushing.append(task)
         return task
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from barnabas.node.storage.files import (
     FileHandles,
     can_sync_file_system,
     fsync_path,
+    make_directories,
     offset_name,
     sync_file_system,
     unlink_all,
@@ -39,6 +41,8 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, render_partition_metadata
 from barnabas.wire.uuids import Uuid
+
+logger = logging.getLogger("barnabas.storage")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 METADATA_DIRECTORY = "__cluster_metadata-0"  # the controller's, not ours
@@ -89,9 +93,10 @@ class LogDir:
         self.offline: OSError | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
+        self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
         self._on_failure = on_failure
         self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
-        os.makedirs(self.path, exist_ok=True)
+        make_directories(self.path)
         self._lock = DirectoryLock(self.path)
         try:
             self.meta = read_meta_properties(self.path)
@@ -187,13 +192,24 @@ class LogDir:
         """A damaged checkpoint is as good as none: more is scanned, nothing is lost."""
         try:
             return read_offsets(self.path, name)
-        except CorruptCheckpoint:
+        except CorruptCheckpoint as error:
+            logger.warning("A checkpoint is damaged and not used: %s", error)
             return {}
+
+    def has_checkpoint(self, name: str) -> bool:
+        try:
+            read_offsets(self.path, name)
+        except CorruptCheckpoint:
+            return False
+        return os.path.exists(f"{self.path}/{name}")
 
     # -- partitions
 
     def make_directories(self, partitions: Iterable[NewPartition]) -> None:
         """The files of new partitions; in the flusher's thread, with one fsync for all of them."""
+        if not self.logs and not os.path.exists(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}"):
+            # That it is there says that no partition was compacted whose recovery point it does not tell.
+            write_atomically(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}", b"", sync=False)
         for new in partitions:
             directory = self.directory_of(new.topic, new.partition)
             make_directory(directory, new.topic_id)
@@ -242,12 +258,12 @@ class LogDir:
         # A future replica is never beside the replica itself, so the names are unique.
         logs = self.future_logs | self.logs
         recovery_points = {key: log.recovery_point for key, log in logs.items()}
-        log_starts = {
-            key: log.log_start_offset for key, log in logs.items() if log.log_start_offset > log.segments.first_offset
-        }
+        # Deleted segments may come back after a crash, and what is below the recovery point is not looked at then: the
+        # start is known before. It is written even where the first segment begins with it.
+        log_starts = {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
         files: list[tuple[str, Mapping[TopicPartition, int]]] = [
-            (RECOVERY_POINT_CHECKPOINT, recovery_points),
             (LOG_START_OFFSET_CHECKPOINT, log_starts),
+            (RECOVERY_POINT_CHECKPOINT, recovery_points),
         ]
         if high_watermarks is not None:
             mine = {key: offset for key, offset in high_watermarks.items() if key in self.logs}
@@ -256,6 +272,7 @@ class LogDir:
         def write() -> None:
             for name, offsets in files:
                 write_offsets(self.path, name, offsets)
+            self.checkpointed = recovery_points
 
         return self.flusher.run(write)
 

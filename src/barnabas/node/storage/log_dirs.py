@@ -130,6 +130,9 @@ class LogDirs:
         left_inline = INLINE_SCAN_BYTES
         for each in self.online:
             recovery_points = each.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+            each.checkpointed = recovery_points
+            # Without it nobody knows whether compaction was at work there.
+            knows_points = each.has_checkpoint(RECOVERY_POINT_CHECKPOINT)
             log_starts = each.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
             jobs: dict[OnDisk, recovery.Job] = {}
             big: dict[OnDisk, recovery.Job] = {}
@@ -144,6 +147,7 @@ class LogDirs:
                         index_interval_bytes=config_for(found.topic).index_interval_bytes,
                         now_ms=now_ms,
                         producer_id_expiration_ms=self.producer_id_expiration_ms,
+                        continuous=knows_points and not config_for(found.topic).compacted,
                     )
                     jobs[found] = job
                     if not each.was_clean:
@@ -155,7 +159,10 @@ class LogDirs:
                 recovered = await recover_in_children(big) if big else {}
                 for found, job in jobs.items():
                     logs = each.future_logs if found.is_future else each.logs
-                    logs[found.key] = self._open(each, found, job, config_for(found.topic), recovered.get(found))
+                    log = self._open(each, found, job, config_for(found.topic), recovered.get(found))
+                    logs[found.key] = log
+                    if not knows_points:
+                        each.flush_later(log)
             except OSError as error:
                 each.failed(error)
             except KafkaError as error:
@@ -181,6 +188,7 @@ class LogDirs:
             handles=self.handles,
             background=directory,
             recovered=recovered,
+            continuous=job.continuous,
         )
 
     def _is_only_one(self, found: OnDisk, directory: LogDir, home: Uuid | None) -> bool:
@@ -291,6 +299,21 @@ class LogDirs:
         for log in logs:
             self.dir_of(log).remove(log)
 
+    async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
+        """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
+
+        A recovery point above the end would spare what is appended next from being looked at after a crash.
+        """
+        if not log.truncate_to(offset, now_ms=now_ms):
+            return False
+        directory = self.dir_of(log)
+        try:
+            await directory.write_checkpoints()
+        except OSError as error:
+            directory.failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
+        return True
+
     # -- durability
 
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
@@ -358,9 +381,9 @@ async def recover_in_child(
             line = await child.stdout.readline()
             if not line:
                 raise OSError(f"the recovery of {job.directory} ended early")
-            end_offset, scanned, truncated, epochs = json.loads(line)
+            end_offset, scanned, truncated, epochs, cut = json.loads(line)
             entries = [(epoch, offset) for epoch, offset in epochs]
-            recovered[key] = recovery.Recovered(end_offset, scanned, truncated, entries)
+            recovered[key] = recovery.Recovered(end_offset, scanned, truncated, entries, cut)
         child.stdin.close()
         await child.wait()
     finally:

@@ -1,9 +1,14 @@
 """After an unclean stop: what the files hold is found out, and put in order.
 
 From the segment of the recovery point on every batch is read and its checksum verified; at the first bad one the log
-ends. Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to
-files, so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`,
-jobs in and results out as lines of JSON).
+ends. It also ends before a segment that does not begin where the one before it ends: the disk may have lost the end of
+that one and not the next, and a hole is worse than a shorter log. (Compaction makes holes, so where there may have been
+one, `continuous` is not set.) What is behind the end is removed for good before anything else is written, or it might
+come back after the next crash and follow on batches it does not belong to.
+
+Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to files,
+so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, jobs in and
+results out as lines of JSON).
 """
 
 from __future__ import annotations
@@ -53,6 +58,7 @@ class Job(NamedTuple):
     index_interval_bytes: int
     now_ms: int
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    continuous: bool = False  # above the recovery point each segment begins where the one before it ends
 
 
 class Recovered(NamedTuple):
@@ -60,6 +66,7 @@ class Recovered(NamedTuple):
     scanned_bytes: int
     truncated_bytes: int
     epochs: list[tuple[int, int]]
+    cut: str = ""  # why the log ends there, if something was removed
 
 
 def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -148,6 +155,7 @@ class Scanner:
         self.end_offset = 0
         self.scanned_bytes = 0
         self.truncated_bytes = 0
+        self.cut = ""
 
     def file(self, base_offset: int, suffix: str) -> PooledFile:
         return PooledFile(self.handles, self.job.directory, offset_name(base_offset, suffix))
@@ -166,8 +174,15 @@ class Scanner:
                     self.producers.update(header, view, at)
         self.producers.map_end_offset = max(base_offset, known)
 
-    def segment(self, base_offset: int) -> bool:
-        """Scan one segment and write its indexes; False if it had to be cut."""
+    def follows(self, base_offset: int) -> bool:
+        """Whether a segment may come next."""
+        if base_offset == self.end_offset or (base_offset > self.end_offset and not self.job.continuous):
+            return True
+        self.cut = f"the segment at {base_offset} does not follow on offset {self.end_offset}"
+        return False
+
+    def segment(self, base_offset: int, *, sync: bool = False) -> bool:
+        """Scan one segment and write its indexes, on demand to the disk; False if it had to be cut."""
         log = self.file(base_offset, LOG_SUFFIX)
         size, fd = log.size(), log.fileno()
         offsets = OffsetIndex(self.file(base_offset, INDEX_SUFFIX), base_offset, new=True)
@@ -176,7 +191,7 @@ class Scanner:
             self.file(base_offset, TXN_INDEX_SUFFIX),
             exists=os.path.exists(self.file(base_offset, TXN_INDEX_SUFFIX).path),
         )
-        transactions.truncate_to(base_offset)
+        transactions.clear()
         self.end_offset = max(self.end_offset, base_offset)
         valid = indexed = 0
         max_timestamp, max_at = NO_TIMESTAMP, base_offset
@@ -185,6 +200,7 @@ class Scanner:
                 ensure_valid(view, at, header)
                 last_offset = header.last_offset
                 if not self.end_offset <= header.base_offset <= last_offset <= base_offset + RELATIVE_OFFSET_MAX:
+                    self.cut = f"offset {header.base_offset} comes after {self.end_offset - 1}"
                     break
                 if header.max_timestamp > max_timestamp:
                     max_timestamp, max_at = header.max_timestamp, last_offset
@@ -200,13 +216,18 @@ class Scanner:
                         transactions.append(aborted)
                 self.end_offset = last_offset + 1
                 valid = position + header.size
-        except KafkaError:
-            pass  # the first bad batch: the log ends before it
+        except KafkaError as error:
+            self.cut = error.message  # the first bad batch: the log ends before it
         times.maybe_append(max_timestamp, max_at)
         offsets.write(trim=True)
         times.write(trim=True)
         if valid < size:
+            why = self.cut or "no whole record batch follows"
+            self.cut = f"{log.name} has {size} bytes and is cut at {valid}: {why}"
             os.ftruncate(log.fileno(), valid)
+        if sync:
+            for file in (offsets.file, times.file, *((transactions.file,) if transactions.exists else ())):
+                os.fsync(file.fileno())
         for file in (log, offsets.file, times.file, transactions.file):
             file.close()
         self.scanned_bytes += valid
@@ -225,32 +246,48 @@ def recover(job: Job) -> Recovered:
         return Recovered(job.log_start_offset, 0, 0, [])
     start = first_to_scan(job, names, bases)
     scanner.load_producers(bases, start)
-    for slot in range(start, len(bases)):
+    scanner.epochs.truncate_from_end(bases[start])  # from there on the batches say it themselves
+    for slot, base_offset in enumerate(bases[start:], start):
         if slot > start:
-            scanner.producers.map_end_offset = bases[slot]
+            if not scanner.follows(base_offset):
+                scanner.truncated_bytes += remove_segments(job.directory, bases[slot:])
+                break
+            scanner.producers.map_end_offset = base_offset
             scanner.producers.take_snapshot()
-        if not scanner.segment(bases[slot]):
-            behind = bases[slot + 1 :]
-            scanner.truncated_bytes += sum(scanner.file(base, LOG_SUFFIX).size() for base in behind)
-            unlink_all(f"{job.directory}/{offset_name(base, suffix)}" for base in behind for suffix in SEGMENT_SUFFIXES)
+        # What lies below the recovery point no flush will bring to the disk.
+        below = slot + 1 < len(bases) and bases[slot + 1] <= job.recovery_point
+        if not scanner.segment(base_offset, sync=below):
+            scanner.truncated_bytes += remove_segments(job.directory, bases[slot + 1 :])
             break
     end_offset = scanner.end_offset
     scanner.producers.remove_snapshots(after=end_offset)
     if end_offset > job.log_start_offset:
         scanner.producers.take_snapshot()
     scanner.epochs.truncate_from_end(end_offset)
-    return Recovered(end_offset, scanner.scanned_bytes, scanner.truncated_bytes, scanner.epochs.entries())
+    epochs = scanner.epochs.entries()
+    return Recovered(end_offset, scanner.scanned_bytes, scanner.truncated_bytes, epochs, scanner.cut)
+
+
+def remove_segments(directory: str, bases: list[int]) -> int:
+    """Segments behind the log's end go for good; how many bytes they had."""
+    if not bases:
+        return 0
+    size = sum(os.stat(f"{directory}/{offset_name(base, LOG_SUFFIX)}").st_size for base in bases)
+    # The last first: whatever a crash leaves of them follows on what is before.
+    unlink_all(f"{directory}/{offset_name(base, suffix)}" for base in reversed(bases) for suffix in SEGMENT_SUFFIXES)
+    fsync_path(directory)
+    return size
 
 
 def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
     """Index files whose log is gone."""
     indexes = [name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))]
-    unlink_all(f"{directory}/{name}" for name in indexes if offset_of(name) not in bases)
+    unlink_all(f"{directory}/{name}" for name in sorted(indexes) if offset_of(name) not in bases)
 
 
 def first_to_scan(job: Job, names: set[str], bases: list[int]) -> int:
-    """The segment that holds the recovery point, or an earlier one that lacks an index."""
-    start = max((slot for slot, base in enumerate(bases) if base <= job.recovery_point), default=0)
+    """The segment in which the last flush ended, whose indexes it left out, or an earlier one that lacks an index."""
+    start = max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
     for slot in range(start):
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if offset_name(bases[slot], suffix) not in names:

@@ -122,14 +122,13 @@ class Segments:
         self._segments[at : at + len(old)] = [new]
         self._base_offsets[at : at + len(old)] = [new.base_offset]
 
-    def truncate_to(self, offset: int, now_ms: int) -> list[Segment]:
-        """Keep what is below `offset`, which is not below the first segment; the segments behind it are returned."""
+    def remove_behind(self, offset: int) -> list[Segment]:
+        """Take out the segments behind the one that holds `offset`."""
         keep = max(bisect_right(self._base_offsets, offset), 1)
         removed = self._segments[keep:]
         del self._segments[keep:]
         del self._base_offsets[keep:]
         self.active = self._segments[-1]
-        self.active.truncate_to(offset, now_ms)
         return removed
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, min_one_batch: bool) -> bytes:

@@ -23,17 +23,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The file exists only where a transaction was aborted."""
+    """The file exists only where a transaction was aborted, or truncation has emptied it."""
 
-    __slots__ = ("_entries", "file")
+    __slots__ = ("_entries", "exists", "file")
 
     def __init__(self, file: PooledFile, *, exists: bool) -> None:
         self.file = file
+        self.exists = exists
         self._entries: list[AbortedTransaction] | None = None if exists else []
-
-    @property
-    def exists(self) -> bool:
-        return self._entries is None or bool(self._entries)
 
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
@@ -44,8 +41,17 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         entries = self.entries()
-        os.pwrite(self.file.fileno(), ENTRY.pack(VERSION, *aborted), len(entries) * ENTRY.size)
+        self.exists = True
+        row = ENTRY.pack(VERSION, *aborted)
+        if os.pwrite(self.file.fileno(), row, len(entries) * ENTRY.size) != len(row):
+            raise OSError(f"short write to {self.file.path}")
         entries.append(aborted)
+
+    def clear(self) -> None:
+        """Also where the file holds what never was an entry."""
+        if self.exists:
+            os.ftruncate(self.file.fileno(), 0)
+            self._entries = []
 
     def truncate_to(self, offset: int) -> None:
         """Keep the transactions whose last offset is below `offset`."""

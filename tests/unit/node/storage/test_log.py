@@ -426,3 +426,36 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
         append(log, batch(10))
     assert [read_header(each).base_offset for each in log.iterate(35)] == [30, 40, 50, 60, 70, 80, 90]
     assert len(list(log.iterate())) == 10
+
+
+def synced_names(log: PartitionLog) -> set[str]:
+    task = log.prepare_flush()
+    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds}
+    task.discard()
+    return names
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks Linux for the names of open files")
+def test_the_indexes_of_a_segment_that_was_flushed_while_active_are_flushed_after_the_roll(create, batch) -> None:
+    log = create()
+    log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
+    assert log.flush() == 10
+    log.roll(now_ms=NOW_MS)
+    log.recovery_point = 10
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= synced_names(log)
+
+
+def test_after_an_fsync_that_failed_no_other_one_is_believed(create, batch, monkeypatch) -> None:
+    log = create()
+    log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
+
+    def fails(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("barnabas.node.storage.flush_task.fdatasync", fails)
+    with pytest.raises(KafkaError):
+        log.flush()
+    monkeypatch.undo()
+    with pytest.raises(KafkaError, match="offline"):
+        log.flush()
+    assert log.recovery_point == 0

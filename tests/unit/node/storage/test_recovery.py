@@ -123,7 +123,7 @@ def test_a_missing_index_is_rebuilt_even_after_a_clean_stop(
     written = index_bytes(directory)
     (directory / "00000000000000000000.index").unlink()
     again = reopen(clean=True, segment_bytes=20_000)
-    assert (again.log_end_offset, again.recovery_point) == (400, 400)
+    assert (again.log_end_offset, again.recovery_point) == (400, 0)  # the next flush takes the new index along
     assert [read_header(each).base_offset for each in again.iterate(55)][:2] == [50, 60]
     again.close(clean=False)
     assert index_bytes(directory) == written
@@ -144,7 +144,7 @@ def test_corruption_in_one_segment_removes_the_later_ones_and_is_told(
     again = reopen(clean=False, segment_bytes=20_000)
     assert again.log_end_offset == bases[2] - 10
     [told] = caplog.messages
-    assert f"offset {bases[2] - 10}, {size - again.size_bytes} bytes" in told
+    assert f"{size - again.size_bytes} bytes are removed, it ends at offset {bases[2] - 10}: " in told
     assert [segment.base_offset for segment in again.segments] == bases[:2]
     assert max(directory.glob("*.snapshot")).name == f"{bases[2] - 10:020d}.snapshot"
     assert [producer.last_sequence for producer in again.active_producers()] == [bases[2] - 11]
@@ -166,7 +166,7 @@ def test_only_segments_from_the_recovery_point_on_are_scanned(
     scanned = recovery.recover(job(directory, recovery_point=bases[-1] + 5))
     assert (scanned.log_end_offset, scanned.truncated_bytes) == (400, 0)
     assert scanned.scanned_bytes == (directory / f"{bases[-1]:020d}.log").stat().st_size
-    assert recovery.bytes_to_scan(job(directory, bases[-1])) == scanned.scanned_bytes
+    assert recovery.bytes_to_scan(job(directory, bases[-1] + 1)) == scanned.scanned_bytes
     assert recovery.recover(job(directory)).log_end_offset == bases[1] - 10
 
 
@@ -291,3 +291,106 @@ def test_everything_answered_before_kill_9_is_there(directory: Path, reopen: Cre
     assert producer.last_sequence == log.log_end_offset - 1
     assert log.epochs.latest == (log.log_end_offset // 5 - 1) // 100
     assert log.end_offset_for_epoch(0) == (0, 500)
+
+
+def lose(path: Path, size: int) -> None:
+    """The disk has not kept what is behind."""
+    os.truncate(path, size)
+
+
+def test_a_log_ends_where_a_segment_s_end_was_lost_and_has_no_hole(
+    create: Create, batch: Build, directory: Path
+) -> None:
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 12)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close(clean=False)
+    lose(directory / f"{bases[2]:020d}.log", 0)
+    found = recovery.recover(job(directory)._replace(continuous=True))
+    assert found.log_end_offset == bases[2]
+    assert found.cut == f"the segment at {bases[3]} does not follow on offset {bases[2]}"
+    assert sorted(int(each.stem) for each in directory.glob("*.log")) == bases[:3]
+
+
+def test_where_compaction_may_have_been_a_hole_is_left_alone(create: Create, batch: Build, directory: Path) -> None:
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 12)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close(clean=False)
+    lose(directory / f"{bases[2]:020d}.log", 0)
+    found = recovery.recover(job(directory))
+    assert (found.log_end_offset, found.cut) == (120, "")
+
+
+def test_a_segment_that_came_back_does_not_overlap_the_log(create: Create, reopen: Create, batch: Build) -> None:
+    """It was removed, more was appended to the one before it, and the crash undid the removal only."""
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 4)
+    old = [Path(segment.file.path) for segment in log.segments]
+    kept = old[1].read_bytes()
+    log.close(clean=False)
+    for path in old[1:]:
+        path.unlink()
+    again = reopen(clean=False, segment_bytes=50_000)
+    end = again.log_end_offset
+    fresh = batch(10, pid=9, value=b"n" * 300)
+    again.append(fresh, leader_epoch=5, now_ms=NOW_MS)
+    again.close(clean=False)
+    old[1].write_bytes(kept)
+    last = reopen(clean=False, segment_bytes=50_000)
+    assert last.log_end_offset == end + 10
+    assert not old[1].exists()
+    assert read_header(last.read(end, 1)).leader_epoch == 5
+
+
+def test_what_was_cut_off_and_why_is_said(
+    create: Create, reopen: Create, batch: Build, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = create()
+    ends = fill(log, batch, 3)
+    log.close(clean=False)
+    path = directory / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[ends[1] + 100] ^= 1
+    path.write_bytes(content)
+    reopen(clean=False).close(clean=False)
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(
+        f"orders-0: {ends[2] - ends[1]} bytes are removed, it ends at offset 20: {path.name} has "
+    )
+    assert f"is cut at {ends[1]}: Record is corrupt (stored crc = " in message
+
+
+def test_epochs_come_from_the_batches_where_the_file_contradicts_them(
+    create: Create, reopen: Create, batch: Build, directory: Path
+) -> None:
+    log = create()
+    fill(log, batch, 8)
+    log.flush()
+    log.close(clean=False)
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 70\n")
+    again = reopen(clean=False)
+    assert again.epochs.entries() == [(0, 0), (1, 40)]
+
+
+def test_a_start_that_has_fallen_back_knows_its_epochs(
+    create: Create, reopen: Create, batch: Build, directory: Path
+) -> None:
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 8)
+    log.flush()
+    log.close(clean=False)
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n1 60\n")
+    again = reopen(clean=False, recovery_point=75, segment_bytes=5_000)
+    assert again.epochs.entries() == [(0, 0), (1, 40)]
+
+
+def test_zeros_in_the_transaction_index_are_no_transactions(
+    create: Create, reopen: Create, batch: Build, directory: Path
+) -> None:
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 4)
+    base = log.active_segment.base_offset
+    log.close(clean=False)
+    (directory / f"{base:020d}.txnindex").write_bytes(bytes(34))
+    assert reopen(clean=False, segment_bytes=5_000).aborted_transactions(0, 40) == []
