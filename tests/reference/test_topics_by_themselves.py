@@ -20,6 +20,7 @@ from barnabas.wire.uuids import Uuid
 
 RELEASE = "4.0-IV3"
 PROPERTIES = {
+    "log.initial.task.delay.ms": "3600000",
     "num.partitions": "3",
     "delete.topic.enable": "false",
     "offsets.topic.num.partitions": "5",
