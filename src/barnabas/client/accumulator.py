@@ -251,8 +251,9 @@ class Accumulator:
         self._active[queue.partition] = queue
         return batch
 
-    def active_topics(self) -> set[str]:
-        return {topic for topic, _ in self._active}
+    def is_active(self, topic: str) -> bool:
+        """Whether there is anything on its way to this topic."""
+        return any(name == topic for name, _ in self._active)
 
     def ready(self, now: float) -> Iterator[PartitionQueue]:
         """Queues whose next batch may leave."""

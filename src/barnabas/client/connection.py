@@ -20,6 +20,7 @@ from barnabas import __version__
 from barnabas.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
+    ClientError,
     ConnectionLost,
     Refused,
     TimedOut,
@@ -114,8 +115,14 @@ class Connection:
     def request(self, request: Request, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """The answer to a request; without a version in the newest that both sides know."""
         assert not self._pending, "answers that were not received are in the way"
-        self.send(request, version, timeout_ms=timeout_ms)
-        return self.receive()
+        try:
+            self.send(request, version, timeout_ms=timeout_ms)
+            return self.receive()
+        except ClientError:
+            raise
+        except BaseException:  # an interrupt: half of something may have been sent or read
+            self.close()
+            raise
 
     def send(
         self, request: Request, version: int | None = None, *, timeout_ms: int | None = None, answered: bool = True

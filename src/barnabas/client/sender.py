@@ -192,8 +192,10 @@ class Sender(threading.Thread):
                 self._stale.discard(name)
         elif name in self.wanted:
             self.wanted[name] = error
-        if error and error not in TOPIC_MAY_COME:
-            self._stale.discard(name)
+        if name in self._stale and not self._accumulator.is_active(name):
+            self._stale.discard(name)  # nobody waits for it; it is asked for again when there is something to send
+            if error:
+                self.topics.pop(name, None)
 
     def _expire(self, now: float) -> None:
         with self._changed:
