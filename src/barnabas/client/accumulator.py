@@ -14,6 +14,11 @@ it, so that the broker knows it again. Two rules keep the order:
 - When a batch fails for good, its sequence is a hole that later ones would fall into. Once nothing of the partition is
   in flight, its epoch is raised and what is left is numbered from 0 again.
 
+A broker that was killed remembers only the last batch of each producer. Of several that were in flight and had been
+written it calls the earlier ones out of order when they come again. So a batch whose connection broke and that is then
+out of order is set aside, and the next one is tried: if that is taken, or known as a duplicate, those before it are
+there. Only if none is, the broker has lost what it knew, and a new epoch begins.
+
 The caller holds the producer's lock around every call.
 """
 
@@ -81,6 +86,7 @@ class ProducerBatch:
         "done",
         "error",
         "log_append_time",
+        "lost",
         "number",
         "partition",
         "producer",
@@ -110,6 +116,7 @@ class ProducerBatch:
         self.stamped: tuple[int, int, int] = (-1, -1, -1)
         self.attempts = 0
         self.retry_at = 0.0
+        self.lost = False  # its connection broke, so it may have been written
         self.base_offset = -1
         self.log_append_time = -1
         self.error: ClientError | None = None
@@ -164,6 +171,7 @@ class PartitionQueue:
         "open",
         "partition",
         "producer",
+        "set_aside",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -172,6 +180,7 @@ class PartitionQueue:
         self.closed: deque[ProducerBatch] = deque()
         self.in_flight: deque[ProducerBatch] = deque()
         self.in_flight_node = -1
+        self.set_aside: list[ProducerBatch] = []
         self.producer: tuple[int, int] = NO_PRODUCER
         self.next_sequence = 0
         self.next_number = 0
@@ -186,7 +195,7 @@ class PartitionQueue:
 
     @property
     def empty(self) -> bool:
-        return self.open is None and not self.closed and not self.in_flight
+        return self.open is None and not self.closed and not self.in_flight and not self.set_aside
 
 
 class Accumulator:
@@ -298,11 +307,24 @@ class Accumulator:
                 at = min(at, queue.open.created_at + self._linger_s, queue.open.deadline)
         return at
 
-    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> list[ProducerBatch]:
+        """What is done by it: the batch, after those before it that were set aside; where they are is not known."""
         if self._compression:
             self._ratio = max(RATIO_MIN, 0.8 * self._ratio + 0.2 * batch.ratio)
         batch.base_offset, batch.log_append_time = base_offset, log_append_time
-        self._finish(batch)
+        done = [*self._queues[batch.partition].set_aside, batch]
+        for each in done:
+            self._finish(each)
+        return done
+
+    def set_aside(self, batch: ProducerBatch) -> bool:
+        """A lost batch is out of order. False if none that was lost comes after it: nothing more can be learned."""
+        queue = self._queues[batch.partition]
+        if not (batch.lost and queue.closed and queue.closed[0].lost) or queue.in_flight[0] is not batch:
+            return False
+        queue.in_flight.remove(batch)
+        queue.set_aside.append(batch)
+        return True
 
     def fail(self, batch: ProducerBatch, error: ClientError) -> None:
         queue = self._queues[batch.partition]
@@ -311,8 +333,9 @@ class Accumulator:
             queue.needs_bump = True
         self._finish(batch)
 
-    def retry(self, batch: ProducerBatch, at: float) -> None:
+    def retry(self, batch: ProducerBatch, at: float, *, lost: bool = False) -> None:
         queue = self._queues[batch.partition]
+        batch.lost = batch.lost or lost
         if batch in queue.in_flight:
             queue.in_flight.remove(batch)
         batch.retry_at = at
@@ -329,6 +352,7 @@ class Accumulator:
         for queue in self._active.values():
             if queue.open is not None and queue.open.deadline <= now:
                 queue.close_open()
+            found += [batch for batch in queue.set_aside if batch.deadline <= now]
             for batch in queue.closed:
                 if batch.deadline > now:
                     break
@@ -350,23 +374,27 @@ class Accumulator:
     def _bump(self, queue: PartitionQueue) -> None:
         producer_id, epoch = queue.producer
         if epoch >= MAX_EPOCH:
-            for batch in list(queue.closed):
+            for batch in [*queue.set_aside, *queue.closed]:
                 self.fail(batch, ClientError(f"The epochs of producer {producer_id} are used up."))
             return
         queue.needs_bump = False
+        queue.closed.extendleft(reversed(queue.set_aside))
+        queue.set_aside.clear()
         queue.producer = (producer_id, epoch + 1)
         queue.next_sequence = 0
         for batch in queue.closed:
             if batch.base_sequence >= 0:
                 batch.producer = queue.producer
                 batch.base_sequence = queue.next_sequence
+                batch.lost = False
                 queue.next_sequence = add_to_sequence(queue.next_sequence, batch.count)
         if queue.empty:
             self._active.pop(queue.partition, None)
 
     def _finish(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]
-        for waiting in (queue.in_flight, queue.closed):
+        waiting: deque[ProducerBatch] | list[ProducerBatch]
+        for waiting in (queue.in_flight, queue.set_aside, queue.closed):
             if batch in waiting:
                 waiting.remove(batch)
                 break

@@ -99,6 +99,10 @@ class Sender(threading.Thread):
         self._transaction = transaction
         self._compression = Compression.named(settings.compression)
         self._backoff_s = cluster.settings.retry_backoff_ms / 1000
+        self._backoff_max_s = max(cluster.settings.retry_backoff_max_ms / 1000, self._backoff_s)
+        self._failures = 0  # of asking for metadata, in a row
+        self._node_failures: dict[int, int] = {}
+        self._unconnected: set[int] = set()
         self._connections: dict[int, Connection] = {}
         self._flights: dict[int, deque[Flight]] = {}
         self._node_retry_at: dict[int, float] = {}
@@ -154,8 +158,12 @@ class Sender(threading.Thread):
                 return False
         self._refresh_metadata(now)
         self._expire(now)
-        for node_id, batches in self._drain(now).items():
+        taken = self._drain(now)
+        for node_id, batches in taken.items():
             self._send(node_id, batches)
+        self._connect()
+        if taken:
+            return True  # there may be more: each request takes one batch of a partition
         self._wait(now)
         self._receive()
         return True
@@ -170,12 +178,14 @@ class Sender(threading.Thread):
         try:
             found = self._cluster.metadata(names, allow_auto_topic_creation=True, timeout_ms=0)
         except (BrokerUnreachable, TimedOut) as error:
-            self._retry_at = now + self._backoff_s
             if not self._cluster.ever_connected:
                 raise
-            log.warning("No broker tells where the topics are: %s", error)
+            self._failures += 1
+            self._retry_at = time.monotonic() + self._pause_s(self._failures)
+            if self._failures == 1:
+                log.warning("No broker tells where the topics are: %s", error)
             return
-        self._metadata_at = now
+        self._metadata_at, self._failures = now, 0
         with self._changed:
             for name in names:
                 self._learn(name, found.topics.get(name))
@@ -235,12 +245,47 @@ class Sender(threading.Thread):
             self._stale.add(name)
             return NO_LEADER
         node_id = partition.leader
+        if node_id not in self._connections:
+            self._unconnected.add(node_id)
+            return NO_LEADER
         flights = self._flights.get(node_id)
         if flights is not None and len(flights) >= self._settings.in_flight_max:
             return NO_LEADER
-        if self._node_retry_at.get(node_id, 0.0) > now or (queue.in_flight and queue.in_flight_node != node_id):
+        if queue.in_flight and queue.in_flight_node != node_id:
             return NO_LEADER
         return node_id
+
+    def _connect(self) -> None:
+        """To leaders that something waits for."""
+        wanted, self._unconnected = self._unconnected, set()
+        for node_id in wanted:
+            if self._node_retry_at.get(node_id, 0.0) > time.monotonic():
+                continue
+            try:
+                connection = self._cluster.new_connection(node_id)
+            except (BrokerUnreachable, TimedOut) as error:
+                failures = self._node_failures[node_id] = self._node_failures.get(node_id, 0) + 1
+                self._node_retry_at[node_id] = time.monotonic() + self._pause_s(failures)
+                if failures == 1:
+                    log.warning("Node %s: %s", node_id, error)
+                with self._changed:
+                    led = [name for name, topic in self.topics.items() if self._leads(node_id, topic)]
+                    self._stale.update(led)
+                continue
+            self._node_failures.pop(node_id, None)
+            self._node_retry_at.pop(node_id, None)
+            self._connections[node_id] = connection
+            self._polled[node_id] = connection.fileno()
+            self._poller.register(connection.fileno(), select.POLLIN)
+            with self._changed:
+                self.dirty = True
+
+    @staticmethod
+    def _leads(node_id: int, topic: TopicMetadata) -> bool:
+        return any(partition.leader == node_id for partition in topic.partitions.values())
+
+    def _pause_s(self, failures: int) -> float:
+        return min(self._backoff_s * 2.0 ** (failures - 1), self._backoff_max_s)
 
     def _identify(self, now: float) -> bool:
         """Whether there is a producer id; it is asked for when there is something to send."""
@@ -271,7 +316,7 @@ class Sender(threading.Thread):
         try:
             if self._transaction is not None:
                 self._transaction.add_partitions(self._cluster, [batch.partition for batch in batches])
-            connection = self._connection(node_id)
+            connection = self._connections[node_id]
             version = connection.version_of(ProduceRequest)
             if self._transaction is not None:
                 version = min(version, LAST_VERSION_OF_ADDED_PARTITIONS)
@@ -374,10 +419,14 @@ class Sender(threading.Thread):
 
     def _refused(self, batch: ProducerBatch, code: ErrorCode, message: str | None) -> None:
         now = time.monotonic()
-        idempotent = self._settings.idempotent and self._transaction is None
-        if idempotent and code in SEQUENCE_LOST:
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._settings.idempotent:
+            with self._changed:
+                if self._accumulator.set_aside(batch):
+                    return
+        if self._settings.idempotent and self._transaction is None and code in SEQUENCE_LOST:
             with self._changed:
                 if self._accumulator.is_oldest(batch):
+                    log.warning("%s-%s: %s, so a new epoch begins", *batch.partition, code.name)
                     self._accumulator.start_over(batch)
                 self._accumulator.retry(batch, now)
         elif code in RETRIABLE and batch.attempts <= self._settings.retries:
@@ -397,33 +446,26 @@ class Sender(threading.Thread):
             self._poller.unregister(self._polled.pop(node_id))
             connection.close()
         now = time.monotonic()
-        self._node_retry_at[node_id] = now + self._backoff_s
         exhausted: list[ProducerBatch] = []
         with self._changed:
             for flight in reversed(self._flights.pop(node_id, ())):
                 for batch in flight.batches:
                     self._stale.add(batch.partition[0])
                     if batch.attempts <= self._settings.retries:
-                        self._accumulator.retry(batch, now + self._backoff_s)
+                        self._accumulator.retry(batch, now + self._backoff_s, lost=True)
                     else:
                         exhausted.insert(0, batch)
         for batch in exhausted:
             self._fail(batch, error)
         log.info("Node %s: %s", node_id, error)
 
-    def _connection(self, node_id: int) -> Connection:
-        connection = self._connections.get(node_id)
-        if connection is None:
-            connection = self._connections[node_id] = self._cluster.new_connection(node_id)
-            self._polled[node_id] = connection.fileno()
-            self._poller.register(connection.fileno(), select.POLLIN)
-        return connection
-
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         with self._changed:
-            self._accumulator.complete(batch, base_offset, log_append_time)
-            self._released(batch)
-        self._tell(batch)
+            done = self._accumulator.complete(batch, base_offset, log_append_time)
+            for each in done:
+                self._released(each)
+        for each in done:
+            self._tell(each)
 
     def _fail(self, batch: ProducerBatch, error: ClientError) -> None:
         with self._changed:

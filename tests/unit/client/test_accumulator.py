@@ -123,6 +123,58 @@ def test_a_batch_that_fails_before_it_was_sent_leaves_no_hole() -> None:
     assert sequences([second]) == [((7, 0), 0)]
 
 
+def lost(made: Accumulator, *batches: ProducerBatch) -> None:
+    for each in reversed(batches):
+        made.retry(each, 0.0, lost=True)
+
+
+def test_lost_batches_that_are_out_of_order_are_there_if_a_later_one_is() -> None:
+    made = accumulator()
+    first, second, third, new = batch(made), batch(made), batch(made), batch(made)
+    assert leaving(made) + leaving(made) + leaving(made) == [first, second, third]
+    lost(made, first, second, third)
+    assert leaving(made) == [first]
+    assert made.set_aside(first)
+    assert leaving(made) == [second]
+    assert made.set_aside(second)
+    assert leaving(made) == [third]
+    assert not made.set_aside(third), "what comes after it was never sent"
+    assert made.complete(third, 12, -1) == [first, second, third]
+    assert [each.metadata(0, 0).offset for each in (first, second, third)] == [-1, -1, 12]
+    assert leaving(made) == [new]
+    assert sequences([new]) == [((7, 0), 3)]
+
+
+def test_lost_batches_that_nothing_is_known_of_begin_a_new_epoch_in_their_order() -> None:
+    made = accumulator()
+    first, second, third = batch(made), batch(made), batch(made)
+    leaving(made)
+    leaving(made)
+    lost(made, first, second)
+    leaving(made)
+    assert made.set_aside(first)
+    leaving(made)
+    assert not made.set_aside(second)
+    made.start_over(second)
+    made.retry(second, 0.0)
+    assert leaving(made) == [first]
+    made.complete(first, 0, -1)
+    assert leaving(made) == [second]
+    made.complete(second, 1, -1)
+    assert leaving(made) == [third]
+    assert sequences([first, second, third]) == [((7, 1), 0), ((7, 1), 1), ((7, 1), 2)]
+
+
+def test_a_batch_that_was_not_lost_is_not_set_aside() -> None:
+    made = accumulator()
+    first, second = batch(made), batch(made)
+    leaving(made)
+    leaving(made)
+    assert not made.set_aside(first)
+    made.retry(second, 0.0)
+    assert not made.set_aside(first)
+
+
 def test_sequences_begin_again_after_the_last() -> None:
     made = accumulator()
     made.queue(T0).next_sequence = 2**31 - 1

@@ -151,6 +151,51 @@ def test_batches_in_flight_come_back_in_order_when_the_connection_breaks(kept: L
     assert list(dict.fromkeys(kept.values)) == [b"%d" % number for number in range(12)]
 
 
+class Forgetful(Log):
+    """Knows only the last batch of a producer, as a broker does that was killed; loses connections now and then."""
+
+    last: tuple[int, int] = (-1, -1)  # first and last sequence
+    lose = 0
+
+    def produce(self, request: Any, version: int) -> Any:
+        self.hold.wait(WAIT_S)
+        (data,) = request.topic_data[0].partition_data
+        header = read_header(data.records)
+        span = (header.base_sequence, header.last_sequence)
+        code = 0
+        if header.base_sequence == self.last[1] + 1:
+            self.last = span
+            values = [record.value for record in decode_records(data.records)]
+            self.batches.append((data.index, header.producer_epoch, header.base_sequence, values))
+        elif span != self.last:
+            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if self.lose:
+            self.lose -= 1
+            return b"" if self.lose else None
+        result = PartitionProduceResponse(index=data.index, error_code=code, base_offset=100)
+        return ProduceResponse(responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[result])])
+
+
+@pytest.mark.parametrize("written", [1, 2, 4, 5])
+def test_batches_that_were_written_before_the_broker_was_killed_are_not_written_again(
+    scripted: Callable[..., Any], written: int
+) -> None:
+    log = Forgetful(scripted)
+    log.hold.clear()
+    log.lose = written  # so many are written, none is answered, and the connection ends
+    with log.producer(batch_size="1") as producer:
+        sent = [producer.send("t", b"%d" % number) for number in range(12)]
+        deadline = time.monotonic() + WAIT_S
+        while log.broker.seen.count(("produce", 13)) < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        log.hold.set()
+        for each in sent:
+            each.result(WAIT_S)
+    assert log.values == [b"%d" % number for number in range(12)]
+    assert {epoch for _, epoch, _, _ in log.batches} == {0}
+
+
 def test_records_that_nobody_takes_in_time_fail(kept: Log) -> None:
     kept.codes = [6] * 10_000
     with kept.producer(request_timeout_ms="50", delivery_timeout_ms="150") as producer:
