@@ -178,13 +178,16 @@ class Cleaner:
         now_ms = self._clock()
         if log in self._uncleanable or self._not_before_ms.get(log, 0) > now_ms:
             return None
+        if log.recovery_point < log.active_segment.base_offset:
+            log.background.flush_later(log)
         try:
             dirt = examine(
                 list(log.segments),
                 checkpoint=log.first_dirty_offset,
                 log_start_offset=log.log_start_offset,
                 log_end_offset=log.log_end_offset,
-                last_stable_offset=partition.last_stable_offset,
+                # A record goes only if the disk surely has the one that supersedes it.
+                last_stable_offset=min(partition.last_stable_offset, log.recovery_point),
                 config=log.config,
                 now_ms=now_ms,
             )
@@ -200,6 +203,7 @@ class Cleaner:
         log.cleaning = cleaning = LogCleaning(log, process)
         self._running.add(cleaning)
         try:
+            await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
             job = job_for(log, dirt, self._settings, self._clock())
             async with aclosing(process.run(job)) as messages:
                 async for message in messages:
@@ -218,6 +222,12 @@ class Cleaner:
                 await self._directory_of(log).flusher.run(lambda: remove_cleaned(log.directory))
             self._running.discard(cleaning)
             log.cleaning = None
+
+    async def _checkpoint_recovery_point(self, log: PartitionLog, end_offset: int) -> None:
+        """Compaction makes holes, and above its recovery point a log that is recovered must have none."""
+        directory = self._directory_of(log)
+        if directory.checkpointed.get((log.topic, log.partition), 0) < end_offset:
+            await directory.write_checkpoints()
 
     async def _swap_in(self, cleaning: LogCleaning, group: CleanedGroup) -> None:
         if cleaning.aborted:
