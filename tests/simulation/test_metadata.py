@@ -18,6 +18,10 @@ def test_a_crash_at_any_moment_loses_no_answered_decision(seeds: range) -> None:
 
 def test_a_commit_without_its_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.node.storage.flush_task.FlushTask.run", lambda task: task.discard())
-    with pytest.raises(AssertionError, match="SIMULATION_SEED="):
+
+    def tell_all() -> None:
         for seed in range(100):
             tell(MetadataStory, seed)
+
+    with pytest.raises(AssertionError, match="SIMULATION_SEED="):
+        tell_all()

@@ -82,9 +82,10 @@ def tidy(directory: str) -> None:
     leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))]
     if not leftovers:
         return
-    cleaned = [offset_of(name) or 0 for name in leftovers if name.endswith(CLEANED_SUFFIX)]
+    cleaned = {offset_of(name) for name in leftovers if name.endswith(CLEANED_SUFFIX)}
     swaps = [name for name in leftovers if name.endswith(SWAP_SUFFIX)]
-    unfinished = [name for name in swaps if cleaned and (offset_of(name) or 0) >= min(cleaned)]
+    # As long as one of its files is still `.cleaned`, nothing was taken away for the sake of a new segment.
+    unfinished = [name for name in swaps if offset_of(name) in cleaned]
     gone = [name for name in leftovers if name not in swaps and not name.endswith(CHECKPOINT_DELETED_SUFFIX)]
     unlink_all(f"{directory}/{name}" for name in gone + unfinished)
     swaps = [name for name in swaps if name not in unfinished]

@@ -204,6 +204,8 @@ class Cleaner:
         self._running.add(cleaning)
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
+            if cleaning.aborted:
+                return False
             job = job_for(log, dirt, self._settings, self._clock())
             async with aclosing(process.run(job)) as messages:
                 async for message in messages:
@@ -217,7 +219,7 @@ class Cleaner:
             log.background.failed(error)
             return False
         finally:
-            if not isinstance(cleaning.result, Finished):
+            if cleaning.aborted or not isinstance(cleaning.result, Finished):
                 await process.end()
                 await self._directory_of(log).flusher.run(lambda: remove_cleaned(log.directory))
             self._running.discard(cleaning)
