@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench simulate format clean
+.PHONY: setup up demo test check unit bench soak-transactions simulate format clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,11 @@ unit: setup
 bench: setup
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks
+
+# Minutes, not seconds: eight consumers at once; a processor that is killed fifty times, and its node twenty times.
+soak-transactions: setup
+	BARNABAS_CONSUMERS=8 $(BIN)/python -m pytest tests/clients/test_groups.py -k nothing_is_skipped
+	BARNABAS_KILLS=50,20 $(BIN)/python -m pytest tests/clients/test_exactly_once.py
 
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000

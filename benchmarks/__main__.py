@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from barnabas.testing import reference
 from benchmarks import process, report
-from benchmarks.cases import CASES, Case, Settings
+from benchmarks.case import Case, Settings
+from benchmarks.cases import CASES
 from benchmarks.sides import BarnabasSide, KafkaSide, MockSide, Side
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,12 +8,12 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 CHUNK_RECORDS = 10_000
 QUEUED_RECORDS_MAX = 500_000
@@ -88,6 +88,47 @@ def produce(servers: str, topic: str, records: int, record_bytes: int, **setting
     return took
 
 
+def produce_keyed(servers: str, topic: str, records: int, record_bytes: int, keys: int) -> None:
+    """Records whose keys come back: one of so many, in turns that no batch has twice the same."""
+    client = producer(servers)
+    value = os.urandom(record_bytes)
+    for start in range(0, records, CHUNK_RECORDS):
+        numbers = range(start, min(start + CHUNK_RECORDS, records))
+        rows = [{"key": b"key-%012d" % (number * 7919 % keys), "value": value} for number in numbers]
+        if client.produce_batch(topic, rows, partition=0) != len(rows):
+            raise RuntimeError("the client's queue is full")
+        while len(client) > 100_000:
+            client.poll(0.001)
+    if client.flush(WAIT_S):
+        raise TimeoutError(f"not all records of {topic} were acknowledged in {WAIT_S:.0f} s")
+
+
+def produce_in_transactions(servers: str, topic: str, transactions: int, records: int, record_bytes: int) -> float:
+    """So many transactions one after the other; the seconds until the last one is committed."""
+    client = producer(servers, **{"transactional.id": f"benchmark-{os.urandom(4).hex()}", "acks": "all"})
+    client.init_transactions(WAIT_S)
+    values = [{"value": os.urandom(record_bytes)} for _ in range(records)]
+
+    def transact() -> None:
+        client.begin_transaction()
+        if client.produce_batch(topic, values, partition=0) != records:
+            raise RuntimeError("the client's queue is full")
+        client.commit_transaction(WAIT_S)
+
+    transact()
+    began = time.perf_counter()
+    for _ in range(transactions):
+        transact()
+    return time.perf_counter() - began
+
+
+def configure(servers: str, kind: ResourceType, name: str, config: dict[str, str]) -> None:
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    for done in admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=entries)]).values():
+        done.result(WAIT_S)
+
+
 def produce_until_acknowledged(servers: str, topic: str) -> None:
     """One record, tried again as the client does, until it is in."""
     _send_one(producer(servers, **{"linger.ms": 0, "retry.backoff.ms": 5, "reconnect.backoff.ms": 5}), topic, b"back")
@@ -119,6 +160,21 @@ def one_in_flight(servers: str, topic: str, requests: int, record_bytes: int) ->
     value = os.urandom(record_bytes)
     _send_one(client, topic, value)
     return [_send_one(client, topic, value) for _ in range(requests)]
+
+
+def one_in_flight_while(servers: str, topic: str, record_bytes: int, busy: Callable[[], bool]) -> list[float]:
+    """The same for as long as something else goes on, which is asked for every tenth of a second."""
+    client = producer(servers, **{"linger.ms": 0, "max.in.flight.requests.per.connection": 1})
+    value = os.urandom(record_bytes)
+    took: list[float] = []
+    limit = time.monotonic() + 10 * WAIT_S
+    while busy():
+        if time.monotonic() > limit:
+            raise TimeoutError(f"what should end goes on for {10 * WAIT_S:.0f} s")
+        until = time.perf_counter() + 0.1
+        while time.perf_counter() < until:
+            took.append(_send_one(client, topic, value))
+    return took
 
 
 def end_to_end(servers: str, topic: str, rate_per_s: int, duration_s: float) -> list[float]:

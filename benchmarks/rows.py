@@ -49,6 +49,10 @@ def value_at_most(limit: float) -> Goal:
     return Goal("value", "at most", limit)
 
 
+def value_at_least(limit: float) -> Goal:
+    return Goal("value", "at least", limit)
+
+
 ROWS = [
     Row("start.first", "start on an empty directory to the first Metadata answer", "s", ratio_at_most(0.2)),
     Row("start.again", "start on a formatted directory to the first Metadata answer", "s", ratio_at_most(0.2)),
@@ -70,7 +74,21 @@ ROWS = [
     Row("latency.p99", "end to end at 1,000 messages/s, p99", "ms", ratio_at_most(1.0)),
     Row("metadata.p50", "Metadata for 2,000 partitions, p50", "ms"),
     Row("metadata.p99", "Metadata for 2,000 partitions, p99", "ms", value_at_most(5.0)),
+    Row("compaction.rate", "compaction of 1 KB records", "MB/s", value_at_least(100.0)),
+    Row("compaction.cpu", "CPU of the server per GB compacted, with produce beside it", "s"),
+    Row("compaction.quiet.p99", "produce, one in flight, p99 before a compaction", "ms"),
+    Row("compaction.busy.p99", "produce, one in flight, p99 during a compaction", "ms"),
+    Row("compaction.factor", "the one to the other", "x", value_at_most(1.5)),
     Row("middle.small", "fetch of 64 KB from the middle of a small partition, p50", "ms"),
     Row("middle.large", "fetch of 64 KB from the middle of a large partition, p50", "ms"),
     Row("middle.factor", "the large one to the small one", "x", value_at_most(1.25)),
+    Row("commits.rate", "offset commits of one client, one in flight", "requests/s", ratio_at_least(1.0)),
+    Row("commits.pipelined.rate", "offset commits of one client, 100 in flight", "requests/s", ratio_at_least(1.0)),
+    Row("group.first", "first message of a new group after subscribe, p50", "ms", ratio_at_most(0.5)),
+    Row("group.prompt", "the same, if Kafka does not wait for more members either", "ms"),
+    Row("group.joined", "200 members have joined one group", "ms", ratio_at_most(1.0)),
+    Row("group.rebalance", "rebalance of 8 consumers over 64 partitions, p50", "ms", ratio_at_most(1.0)),
+    Row("transactions.100.rate", "produce in transactions of 100 records", "records/s", ratio_at_least(1.0)),
+    Row("transactions.10000.rate", "produce in transactions of 10,000 records", "records/s", ratio_at_least(1.0)),
+    Row("offsets.start", "start with 1 million committed offsets until all are served", "s", value_at_most(5.0)),
 ]

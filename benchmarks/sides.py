@@ -3,6 +3,7 @@
 import multiprocessing
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Protocol
 
 from barnabas.testing import Node, reference
@@ -19,6 +20,8 @@ class Side(Protocol):
     def bootstrap_servers(self) -> str: ...
     @property
     def pid(self) -> int: ...
+    @property
+    def data_dir(self) -> Path: ...
     def start(self) -> object: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
@@ -31,6 +34,10 @@ class KafkaSide(reference.ApacheKafka):
 
     def __init__(self) -> None:
         super().__init__(jvm=reference.SHIPPED_JVM)
+
+    def set(self, name: str, value: str) -> None:
+        """A property, from the next start on."""
+        self._extra[name] = value
 
 
 class BarnabasSide(Node):
@@ -60,6 +67,10 @@ class MockSide:
     def pid(self) -> int:
         assert self._process.pid is not None
         return self._process.pid
+
+    @property
+    def data_dir(self) -> Path:
+        raise NotImplementedError("the mock cluster keeps nothing")
 
     def start(self) -> None:
         self._process.start()

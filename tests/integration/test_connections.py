@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import resource
 import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.client.exchange import request_frame
+from barnabas.node import open_files as shares
 from barnabas.testing import Node
 from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
@@ -122,6 +126,21 @@ def test_a_client_that_says_no_more_is_still_answered(node: Node, raw: Any) -> N
         assert client.is_closed_by_node()
 
 
+@pytest.mark.parametrize(("codec", "value_bytes", "count"), [("producer", 20, 2000), ("zstd", 8000, 300)])
+def test_records_of_a_client_that_wants_no_acks_and_closes_at_once_are_all_appended(
+    node: Node, raw: Any, codec: str, value_bytes: int, count: int
+) -> None:
+    topic = f"hasty-{codec}"
+    raw.create_topic(node, topic, compression_type=codec)
+    request = produce_request(topic, crafted_batch([(b"k", bytes(value_bytes))]), acks=0)
+    with raw.Client(node.port) as client:
+        client.send(request_frame(request, 9, 1, "raw") * count)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+    with raw.Client(node.port) as client:
+        raw.wait_until(lambda: client.ask(asked, 5).topics[0].partitions[0].offset == count)
+
+
 # Limits
 
 
@@ -141,6 +160,51 @@ def test_connections_over_the_limits_are_closed_at_once(raw: Any) -> None:
         raw.wait_until(lambda: raw.answers(node))
         for client in clients:
             client.close()
+
+
+@contextmanager
+def at_most_open_files(limit: int) -> Iterator[None]:
+    """Of what is started meanwhile, as long as it does not raise the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_node_takes_as_many_open_files_as_the_system_grants(raw: Any) -> None:
+    few = len(list(Path("/proc/self/fd").iterdir())) + 64
+    with at_most_open_files(few):
+        node = Node().start()
+    try:
+        clients = [raw.Client(node.port) for _ in range(few + 20)]
+        assert all(is_served(client) for client in clients)
+        for client in clients:
+            client.close()
+    finally:
+        node.close()
+
+
+def test_clients_cannot_take_the_open_files_that_logs_need(raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "limit", lambda: 100)
+
+    def flood(node: Node) -> None:
+        raw.create_topic(node, "flooded", 40)
+        clients = [raw.Client(node.port) for _ in range(70)]
+        assert 40 <= sum(is_served(client) for client in clients) <= 50
+        with clients[0] as client:
+            for partition in range(40):
+                answer = client.ask(produce_request("flooded", crafted_batch(), partition=partition), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+        for client in clients[1:]:
+            client.close()
+
+    async def live() -> None:
+        async with Node() as node:
+            await asyncio.to_thread(flood, node)
+
+    asyncio.run(live())
 
 
 def test_each_address_has_its_own_limit(raw: Any) -> None:
@@ -248,6 +312,21 @@ def test_fetches_whose_clients_went_away_are_forgotten(node: Node, raw: Any) -> 
         assert raw.answers(node)
     raw.wait_until(lambda: open_files(node) <= files + 5)
     assert raw.rss_bytes(node.pid) - before < 10 * MIB
+
+
+def test_sessions_of_clients_that_went_away_keep_none_of_the_records_they_were_sent(
+    node: Node, raw: Any, large_topic: str
+) -> None:
+    request = fetch_request(large_topic)
+    request.session_epoch = 0
+    request.max_bytes = LARGE_VALUE_BYTES
+    before = raw.rss_bytes(node.pid)
+    for _ in range(150):
+        with raw.Client(node.port) as client:
+            answer = client.ask(request, 12)
+            assert answer.session_id
+            assert len(answer.responses[0].partitions[0].records) > LARGE_VALUE_BYTES
+    assert raw.rss_bytes(node.pid) - before < 40 * MIB
 
 
 def test_large_requests_side_by_side_arrive_whole(node: Node, raw: Any) -> None:

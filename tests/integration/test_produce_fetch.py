@@ -384,3 +384,37 @@ def test_a_request_waits_for_the_one_before_it_on_its_connection(node: Node, con
     found = only(fetch(connection, topic)).records
     keys = [record.key for position, _ in iterate_batches(found) for record in decode_records(found, position)]
     assert keys == [b"first", b"second"]
+
+
+def test_batches_of_many_records_are_looked_at_like_small_ones(connection: Connection) -> None:
+    """They are opened in a thread; partitions of one request that need it and others are answered in their places."""
+    topic = new_topic(connection, partitions=3, cleanup_policy="compact")
+    keyed = crafted_batch([(b"k", b"v")] * 5000)
+    one_without_key = crafted_batch([(b"k", b"v")] * 4000 + [(None, b"v")] + [(b"k", b"v")] * 999)
+    data = [
+        PartitionProduceData(index=0, records=keyed),
+        PartitionProduceData(index=1, records=ONE),
+        PartitionProduceData(index=2, records=one_without_key),
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=LONG_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    [answer] = connection.request(request, 12).responses
+    found = {each.index: each for each in answer.partition_responses}
+    assert [found[index].error_code for index in range(3)] == [0, 0, ErrorCode.INVALID_RECORD]
+    assert [found[index].base_offset for index in range(3)] == [0, 0, -1]
+    assert [each.batch_index for each in found[2].record_errors] == [4000]
+
+
+def test_times_are_found_behind_batches_of_many_records_and_behind_those_that_claim_too_much(
+    connection: Connection,
+) -> None:
+    topic = new_topic(connection)
+    time_ms = 1_700_000_000_000
+    claims = crafted_batch([(b"k", b"v")] * 3000, base_timestamp=time_ms, max_timestamp=time_ms + 9000)
+    later = crafted_batch([(b"k", b"v")] * 2000, base_timestamp=time_ms + 5000)
+    for batch in (claims, later):
+        produce(connection, topic, batch)
+    # Each record is a millisecond later than the one before.
+    for later_ms, expected in ((0, 0), (2999, 2999), (3000, 3000), (5001, 3001), (7000, -1)):
+        assert listed(connection, topic, time_ms + later_ms) == expected

@@ -26,9 +26,15 @@ from barnabas.wire.shapes import fields_of
 
 SETTLE_S = 2.0 if "BARNABAS_TRANSCRIPT" not in os.environ else 0.15
 TRANSCRIPT = os.environ.get("BARNABAS_TRANSCRIPT")
-# Both sides alike: the ids of single nodes, no topic by accident, quick expiry nowhere.
+# Both sides alike: the ids of single nodes, no topic by accident, and no round of retention, which would take records
+# of 2023 away from one side before the other.
 RELEASE = "4.0-IV3"  # the metadata level at which we format
-PROPERTIES = {"node.id": "1", "auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+PROPERTIES = {
+    "node.id": "1",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "3600000",
+}
 
 
 @pytest.fixture(scope="session")

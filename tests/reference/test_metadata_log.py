@@ -202,9 +202,11 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
     newest = next(each for each in list_snapshots(log) if each.end_offset == image.offset + 1)
     snapshot = dump(log / newest.file_name, tmp_path / "data" / "bootstrap.checkpoint")
     assert [record["data"] for record in snapshot if record.get("type") == "FEATURE_LEVEL_RECORD"] == [
-        {"name": "metadata.version", "featureLevel": 25}
+        {"name": "metadata.version", "featureLevel": 25},
+        {"name": "transaction.version", "featureLevel": 2},
     ] * 2
-    assert kinds(snapshot)[:-1] == [
+    assert kinds(snapshot)[:-2] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "ZK_MIGRATION_STATE_RECORD",
         "REGISTER_BROKER_RECORD",

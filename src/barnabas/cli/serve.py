@@ -63,6 +63,9 @@ def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_with_p
     import uvloop
 
     from barnabas.node.node import StartError
+    from barnabas.node.open_files import raise_limit
+
+    raise_limit()
 
     async def main() -> int:
         stop = asyncio.Event()

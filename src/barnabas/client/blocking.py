@@ -24,7 +24,7 @@ class Connection:
         self._correlation_id += 1
         self._socket.sendall(request_frame(request, version, self._correlation_id, self.client_id))
         (length,) = struct.unpack(">i", self._receive(4))
-        return read_response(request, version, self._correlation_id, self._receive(length))
+        return read_response(type(request), version, self._correlation_id, self._receive(length))
 
     def send(self, request: Request, version: int) -> None:
         """For requests that have no answer, such as Produce with acks=0."""

@@ -30,8 +30,8 @@ def request_frame(request: Request, version: int, correlation_id: int, client_id
     return frame
 
 
-def read_response(request: Request, version: int, correlation_id: int, frame: Buffer) -> Response:
-    header_version = response_header_version(type(request), version)
+def read_response(request: type[Request], version: int, correlation_id: int, frame: Buffer) -> Response:
+    header_version = response_header_version(request, version)
     header, position = ResponseHeader.decode_from(frame, 0, header_version)
     if header.correlation_id != correlation_id:
         raise DecodeError(f"answer {header.correlation_id} came where {correlation_id} was due")

@@ -27,6 +27,7 @@ from barnabas.wire.shapes import fields_of
 
 log = logging.getLogger("barnabas.requests")
 
+PRODUCE = 0
 API_VERSIONS = 18
 # Handshakes, credentials and configurations, which may hold passwords: never shown in a log.
 SECRET_APIS = frozenset({17, 33, 36, 38, 41, 44, 51})
@@ -236,6 +237,11 @@ class Exchange:
         # Called with the answer, or with None and the reason why there is none and the connection has to close.
         self.finished: Callable[[Answer | None, Unanswerable | None], None] | None = None
         self._wait_for(awaited)
+
+    @property
+    def outlives_client(self) -> bool:
+        """A client that wants no acks has sent its records and gone: they are appended all the same."""
+        return self._route.api_key == PRODUCE
 
     def cancel(self) -> None:
         """Nobody reads the answer any more. The handler may still await what it needs to clean up."""

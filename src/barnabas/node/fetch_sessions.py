@@ -89,6 +89,11 @@ class PartitionFetch:
         self.aborted_transactions = aborted_transactions
         self.records: bytes | bytearray | memoryview | Region = b""
 
+    def forget_records(self) -> None:
+        """They are in the answer now; a session may live on for long, and its client may not."""
+        self.records = b""
+        self.aborted_transactions = None
+
     def renew(self, asked: FetchPartition) -> None:
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes

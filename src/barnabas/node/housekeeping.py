@@ -54,13 +54,16 @@ class Housekeeping:
         deleted = 0
         turn_ends = time.monotonic() + TURN_S
         for partition in list(self._partitions):
-            count = SEGMENTS_AT_ONCE
+            before, count = deleted, SEGMENTS_AT_ONCE
             while count == SEGMENTS_AT_ONCE:
                 count = self._retain(partition)
                 deleted += count
                 if time.monotonic() > turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = time.monotonic() + TURN_S
+            if deleted > before:
+                log = partition.log
+                logger.info("%s: %d segments deleted, starts at %d", log.name, deleted - before, log.log_start_offset)
         return deleted
 
     def _retain(self, partition: Partition) -> int:
@@ -73,8 +76,6 @@ class Housekeeping:
         except KafkaError as error:
             logger.error("Old segments could not be deleted: %s", error.message)
             return 0
-        if count:
-            logger.info("%s: %d segments deleted, the log begins at %d", log.name, count, log.log_start_offset)
         if log.log_start_offset != start:
             partition.log_start_moved()
         return count

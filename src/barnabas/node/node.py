@@ -15,9 +15,11 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from barnabas.core.metadata.state import BROKER_RESOURCE, Endpoint, MetadataDelta, MetadataImage
+from barnabas.node import open_files
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.node.coordinators.groups import GroupCoordinator
@@ -38,10 +40,11 @@ from barnabas.node.net.settings import Listener, NetworkSettings, parse_ip_overr
 from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
 from barnabas.node.producer_ids import ProducerIds
 from barnabas.node.recompression import Recompression
+from barnabas.node.replica_moves import MoveLimits, ReplicaMoves
 from barnabas.node.requests import ListenerKind
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory_lock import DirectoryLocked
-from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_config import LONG_MAX, LogConfig
 from barnabas.node.storage.log_dir import LogDir
 from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
 from barnabas.node.storage.meta_properties import BadMetaProperties
@@ -63,8 +66,9 @@ class Node:
     controller: Controller
     partitions: Partitions
     housekeeping: Housekeeping
-    cleaner: Cleaner
     recompression: Recompression
+    replica_moves: ReplicaMoves
+    cleaner: Cleaner
     metadata_cache: MetadataCache
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
@@ -146,6 +150,7 @@ class Node:
         self.log_dirs = LogDirs(
             config.log_dirs,
             on_failure=self._log_dir_failed,
+            max_open_files=open_files.for_logs(),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self._undo += [each.release for each in self.log_dirs.dirs]
@@ -234,8 +239,10 @@ class Node:
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.recompression = Recompression()
         self._undo.append(self.recompression.close)
-        await self.log_dirs.load(self.log_config, now_ms=self.clock())
         self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
+        await self.log_dirs.load(
+            self.log_config, now_ms=self.clock(), home_of=partial(self.partitions.home_of, self.image)
+        )
         self._undo.append(self.partitions.stop)
         self.controller.on_committed += [self._apply_configs, self.partitions.apply]
         await self.partitions.start(self.image)
@@ -244,6 +251,11 @@ class Node:
             assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
             assignment.start(self.image)
             self.controller.on_committed.append(assignment.apply)
+        self.replica_moves = ReplicaMoves(
+            self.node_id, self.partitions, self.log_dirs, self.controller, self.clock, lambda: move_limits(self.config)
+        )
+        self._undo.append(self.replica_moves.stop)
+        self.replica_moves.resume()
         self.housekeeping = Housekeeping(
             self.partitions,
             self.clock,
@@ -290,6 +302,8 @@ class Node:
             self.partitions.log_dir_failed(directory)
         if directory is self._metadata_dir or not self.log_dirs.online:
             self._fail(f"The log directory {directory.path} has failed: {error}")
+        elif hasattr(self, "replica_moves"):
+            self.replica_moves.directory_lost(directory)
 
     def _fail(self, why: str) -> None:
         if not self.failed.is_set():
@@ -308,6 +322,7 @@ class Node:
         await self.groups.stop()
         await self.server.stop()
         self.recompression.close()
+        await self.replica_moves.stop()
         await self.housekeeping.stop()
         await self.cleaner.stop()
         await self.partitions.stop()
@@ -336,7 +351,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        max_connections=config.max_connections,
+        max_connections=min(config.max_connections, open_files.for_connections()),
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=parse_ip_overrides(config.max_connections_per_ip_overrides),
         max_idle_ms=config.connections_max_idle_ms,
@@ -353,6 +368,14 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
         dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
         load_factor=config.log_cleaner_io_buffer_load_factor,
         io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
+
+
+def move_limits(config: BrokerConfig) -> MoveLimits:
+    key = "replica.alter.log.dirs.io.max.bytes.per.second"
+    rate = config.dynamic_broker.get(key) or config.dynamic_default.get(key) or LONG_MAX
+    return MoveLimits(
+        replicas_at_once=config.num_replica_alter_log_dirs_threads or len(config.log_dirs), bytes_per_second=int(rate)
     )
 
 

@@ -12,6 +12,7 @@ from barnabas.core.metadata.state import PartitionState
 from barnabas.core.replication.decide import diverges, has_enough_replicas, leader_epoch_error
 from barnabas.core.replication.state import LeaderState
 from barnabas.node.fetch_sessions import PartitionFetch
+from barnabas.node.storage.admission import Opening
 from barnabas.node.storage.log import Appended, PartitionLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.waiting import Watcher
@@ -97,6 +98,10 @@ class Partition:
         if led_by_other:
             self.wake_all()
 
+    def move_to(self, log: PartitionLog) -> None:
+        """The same records in another directory. Nobody notices."""
+        self.log = log
+
     def retire(self) -> None:
         """Deleted, or its disk has failed: whoever waits for it need not wait any longer."""
         self.is_gone = True
@@ -105,6 +110,7 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """By DeleteRecords or retention: sessions tell their clients with the next answer, nobody is woken."""
+        self.last_stable_offset = self.log.last_stable_offset(self.replication.high_watermark)
         self._tell(0, 0)
 
     def wake_all(self) -> None:
@@ -143,7 +149,14 @@ class Partition:
 
     # Records
 
-    def append(self, records: Buffer, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opening: Opening = Opening.HERE,
+    ) -> Appended:
         log, replication = self.log, self.replication
         if not self._leads:
             self.require_available()
@@ -153,7 +166,9 @@ class Partition:
                 f"{len(replication.in_sync)} in-sync replicas of {log.name} are fewer than "
                 f"min.insync.replicas={log.config.min_insync_replicas}.",
             )
-        appended = log.append(records, leader_epoch=replication.leader_epoch, now_ms=now_ms, origin=origin)
+        appended = log.append(
+            records, leader_epoch=replication.leader_epoch, now_ms=now_ms, origin=origin, opening=opening
+        )
         if not appended.duplicate:
             end_offset = appended.last_offset + 1
             advanced = replication.appended(end_offset)
@@ -235,7 +250,7 @@ class Partition:
         fetch.records = records
         if records and read_committed:
             fetch.aborted_transactions = [
-                (each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, end_offset)
+                (each.producer_id, each.first_offset) for each in log.aborted_in_read(offset, len(records), end_offset)
             ]
         return len(records)
 

@@ -97,11 +97,27 @@ class Partitions:
             else:
                 log.topic_id = state.topic_id
                 self._add(state, log, high_watermarks.get((log.topic, log.partition), log.log_start_offset))
+        self._take_futures(image, high_watermarks)
         states = [state for topic in image.topics.values() for state in topic.partitions.values()]
         missing = [state for state in states if (state.topic, state.index) not in self._partitions]
         await self._create([state for state in missing if not self._is_elsewhere(state)])
         self._written_high_watermarks = high_watermarks
         self._look_after()
+
+    def _take_futures(self, image: MetadataImage, high_watermarks: dict[tuple[str, int], int]) -> None:
+        """Replicas that were on their way to another directory.
+
+        One that the metadata already has there, and that is nowhere else, has arrived: the node stopped before it could
+        be renamed.
+        """
+        for directory in self._log_dirs.online:
+            for key, log in list(directory.future_logs.items()):
+                state = self._state_of(image, log)
+                if state is None or self._log_dirs.future_of(*key) is not log or key in directory.logs:
+                    directory.remove(log)
+                elif key not in self._partitions and self._directory_of(state) == directory.directory_id:
+                    directory.promote(log)
+                    self._add(state, log, high_watermarks.get(key, log.log_start_offset))
 
     async def apply(self, delta: MetadataDelta) -> None:
         """A committed change. New partitions can be written to when this returns."""
@@ -118,6 +134,12 @@ class Partitions:
                 self._delete([(state.topic, state.index)], state.topic_id)
         await self._create(new)
         self._configure(delta)
+
+    def home_of(self, image: MetadataImage, topic: str, index: int) -> Uuid | None:
+        """The directory in which the metadata has this node's replica."""
+        known = image.topics.get(topic)
+        state = known.partitions.get(index) if known is not None else None
+        return self._directory_of(state) if state is not None and self._node_id in state.replicas else None
 
     def log_dir_failed(self, directory: LogDir) -> None:
         """Its partitions are no longer served; whoever waits for one of them is told."""

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol, Self, TypeAlias
 
-from barnabas.wire.apis import message_classes, request_header_version, response_header_version
-from barnabas.wire.headers import RequestHeader, ResponseHeader
+from barnabas.client.exchange import read_response, request_frame
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -70,14 +69,7 @@ class Connection:
 
     def send(self, request: Request, version: int) -> None:
         self._correlation_id += 1
-        header = RequestHeader(
-            request_api_key=request.api_key,
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self.client_id,
-        )
-        frame = header.encode(request_header_version(type(request), version)) + request.encode(version)
-        self.send_bytes(struct.pack(">i", len(frame)) + frame)
+        self.send_bytes(request_frame(request, version, self._correlation_id, self.client_id))
 
     def send_bytes(self, data: bytes | bytearray) -> None:
         if self._socket is None:
@@ -90,11 +82,7 @@ class Connection:
             raise ConnectionClosed(str(error)) from None
 
     def receive(self, request: type[Request], version: int) -> Response:
-        frame = self.receive_frame()
-        header, position = ResponseHeader.decode_from(frame, 0, response_header_version(request, version))
-        if header.correlation_id != self._correlation_id:
-            raise AssertionError(f"answer {header.correlation_id} came for request {self._correlation_id}")
-        return message_classes(request.api_key)[1].decode(frame[position:], version)
+        return read_response(request, version, self._correlation_id, self.receive_frame())
 
     def receive_frame(self) -> bytes:
         (size,) = struct.unpack(">i", self._receive_exactly(4))

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
@@ -23,6 +24,7 @@ _ARTIFACTS = (
     ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 )
+_STREAMS_ARTIFACTS = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION),)
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>barnabas</groupId><artifactId>reference</artifactId><version>1</version><packaging>pom</packaging>
@@ -67,32 +69,45 @@ def java() -> str:
 @functools.cache
 def libs() -> Path:
     """The directory with all jars, fetched on first use."""
+    target = _fetched("libs", _ARTIFACTS)
+    log4j = target.parent / "log4j2.xml"
+    if not log4j.exists() or log4j.read_text() != _LOG4J:
+        log4j.write_text(_LOG4J)
+    return target
+
+
+@functools.cache
+def streams_libs() -> Path:
+    """The directory with the jars of Kafka Streams and what it needs, for those few who want it."""
+    return _fetched("streams-libs", _STREAMS_ARTIFACTS)
+
+
+def classpath_options(*, with_streams: bool = False) -> list[str]:
+    """What every java command of the reference begins with."""
+    directory = libs()
+    directories = [directory, streams_libs()] if with_streams else [directory]
+    classpath = os.pathsep.join(f"{each}/*" for each in directories)
+    return ["-cp", classpath, f"-Dlog4j2.configurationFile={directory.parent / 'log4j2.xml'}"]
+
+
+def _fetched(name: str, artifacts: Sequence[tuple[str, str, str]]) -> Path:
     home = cache_dir()
-    target = home / "libs"
+    target = home / name
     home.mkdir(parents=True, exist_ok=True)
     with open(home / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            _download(target)
-        log4j = home / "log4j2.xml"
-        if not log4j.exists() or log4j.read_text() != _LOG4J:
-            log4j.write_text(_LOG4J)
+            _download(target, artifacts)
     return target
 
 
-def classpath_options() -> list[str]:
-    """What every java command of the reference begins with."""
-    directory = libs()
-    return ["-cp", f"{directory}/*", f"-Dlog4j2.configurationFile={directory.parent / 'log4j2.xml'}"]
-
-
-def _download(target: Path) -> None:
+def _download(target: Path, artifacts: Sequence[tuple[str, str, str]]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ReferenceUnavailable(f"Apache Kafka {KAFKA_VERSION} is not in the cache and Maven is not installed")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as directory:
         work = Path(directory)
-        dependencies = "".join(_DEPENDENCY.format(*artifact) for artifact in _ARTIFACTS)
+        dependencies = "".join(_DEPENDENCY.format(*artifact) for artifact in artifacts)
         (work / "pom.xml").write_text(_POM.format(dependencies=dependencies))
         command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={work / 'libs'}")

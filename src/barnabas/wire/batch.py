@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from crc32c import crc32c
 
@@ -321,19 +321,68 @@ def read_headers(buffer: memoryview, position: int) -> tuple[Headers, int]:
 
 def decode_records_fast(buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """The records by aiokafka's compiled reader: twenty times faster, after an import that takes 150 ms once."""
+    for record in _sound_records(buffer, position, max_bytes):
+        yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+
+
+def outline_records_fast(
+    buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Outline]:
+    for record in _sound_records(buffer, position, max_bytes):
+        yield Outline(record.offset, record.timestamp, record.key is not None)
+
+
+def _sound_records(buffer: Buffer, position: int, max_bytes: int) -> Iterator[Any]:
+    try:
+        yield from compiled_records(buffer, position, max_bytes)
+    except KafkaError:
+        raise
+    except Exception as error:  # aiokafka raises several kinds of its own
+        raise corrupt(error) from error
+
+
+def only_record(buffer: bytes, position: int, size: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value of a batch of one record that is not compressed: a reader made for many costs more."""
+    end = position + size
+    try:
+        length, at = read_varint(buffer, position + RECORDS_OFFSET)
+        if length < 0 or at + length > end:
+            raise ValueError(f"a record of {length} bytes with {end - at} left")
+        at += 1
+        for _ in range(2):  # the deltas of time and offset
+            while buffer[at] > 0x7F:
+                at += 1
+            at += 1
+        found: list[bytes | None] = []
+        for _ in range(2):
+            length = buffer[at]
+            if length > 0x7F:
+                length, at = read_varint(buffer, at)
+            else:
+                length = (length >> 1) ^ -(length & 1)
+                at += 1
+            if length > end - at:
+                raise ValueError(f"a field of {length} bytes with {end - at} left")
+            found.append(buffer[at : at + length] if length >= 0 else None)
+            at += max(length, 0)
+        return found[0], found[1]
+    except (IndexError, ValueError) as error:
+        raise corrupt(error) from error
+
+
+def compiled_records(buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterable[Any]:
+    """As aiokafka's reader gives them, without a copy into records of ours; it may raise anything."""
     from aiokafka.record.default_records import DefaultRecordBatch
 
     header = read_header(buffer, position)
+    if not header.attributes & COMPRESSION_MASK:
+        return cast("Iterable[Any]", DefaultRecordBatch(bytes(memoryview(buffer)[position : position + header.size])))
     records = uncompressed_records(buffer, position, header, max_bytes)
     plain = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~COMPRESSION_MASK
     HEADER.pack_into(plain, 0, *header._replace(attributes=attributes, batch_length=FIXED_LENGTH_BYTES + len(records)))
     plain += records
-    try:
-        for record in DefaultRecordBatch(bytes(plain)):
-            yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
-    except Exception as error:  # aiokafka raises several kinds of its own
-        raise corrupt(error) from error
+    return cast("Iterable[Any]", DefaultRecordBatch(bytes(plain)))
 
 
 def append_varint(buffer: bytearray, value: int) -> None:

@@ -229,6 +229,16 @@ def test_an_open_transaction_holds_back_who_reads_committed_records(tmp_path: Pa
     assert len(read(partition, asked()).records) == len(batch) + len(ONE)
 
 
+def test_the_last_stable_offset_does_not_stay_below_a_log_start_that_has_passed_it(tmp_path: Path) -> None:
+    partition, batch = transaction(tmp_path)
+    partition.append(bytearray(batch), 1, NOW_MS)
+    fill(partition, 4)
+    partition.log.advance_log_start_offset(3)
+    partition.log_start_moved()
+    assert (partition.last_stable_offset, partition.high_watermark) == (3, 5)
+    assert read(partition, asked(3), read_committed=True).last_stable_offset == 3
+
+
 def test_a_retired_partition_wakes_and_forgets_its_watchers(tmp_path: Path) -> None:
     partition = opened(tmp_path)
     notes = watch(partition)

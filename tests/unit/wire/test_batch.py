@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.wire import batch as batches
-from barnabas.wire.batch import Record, build_batch, decode_records, decode_records_fast, read_header, validate
+from barnabas.wire.batch import (
+    Record,
+    build_batch,
+    decode_records,
+    decode_records_fast,
+    only_record,
+    read_header,
+    validate,
+)
 from barnabas.wire.compression import Compression, compress, decompress
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -171,3 +179,13 @@ def test_sequences_wrap_at_the_greatest_int32() -> None:
     assert batches.add_to_sequence(5, 3) == 8
     assert batches.add_to_sequence(2**31 - 1, 1) == 0
     assert batches.add_to_sequence(2**31 - 3, 5) == 2
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k", b"k" * 63, b"k" * 64, b"k" * 300])
+@pytest.mark.parametrize("value", [None, b"", b"v" * 64])
+def test_the_only_record_of_a_batch_is_read_without_a_reader(key: bytes | None, value: bytes | None) -> None:
+    built = bytes(b"before" + build_batch([Record(7, 5, key, value, (("a", b"b"),))], base_offset=7))
+    assert only_record(built, 6, len(built) - 6) == (key, value)
+    for size in (61, 62, 65):
+        with pytest.raises(KafkaError):
+            only_record(built, 6, size)

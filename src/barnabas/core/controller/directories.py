@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.state import BrokerState, MetadataImage, PartitionState
-from barnabas.wire.records.metadata import PartitionChangeRecord
+from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
+from barnabas.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 UNASSIGNED = ZERO_UUID
@@ -39,17 +40,46 @@ def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
     return (broker_id, UNASSIGNED) in zip(partition.replicas, directories, strict=True)
 
 
-def assign(image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid]) -> Decision[None]:
-    """A broker tells in which directory each of these replicas, named by topic id and partition, lies."""
+def assign(
+    image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid], *, moved: bool = False
+) -> Decision[None]:
+    """A broker tells in which directory each of these replicas, named by topic id and partition, lies.
+
+    Who was told before is told again only of replicas that have `moved`.
+    """
     records = []
     for (topic_id, index), directory in chosen.items():
         topic = image.topic_by_id(topic_id)
         partition = topic.partitions.get(index) if topic else None
-        if partition is not None and is_unassigned(partition, broker_id):
+        if partition is None or broker_id not in partition.replicas:
+            continue
+        if is_unassigned(partition, broker_id) or (moved and directory not in partition.directories):
             known = partition.directories or [UNASSIGNED] * len(partition.replicas)
             told = [
                 directory if replica == broker_id else of_other
                 for replica, of_other in zip(partition.replicas, known, strict=True)
             ]
             records.append(PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=told))
+    return Decision(records, None)
+
+
+def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> Decision[None]:
+    """A directory of the broker has failed: partitions that it alone could serve from there have no leader.
+
+    Its next registration, with the directory, takes them up again.
+    """
+    broker = image.brokers.get(broker_id)
+    left = [each for each in broker.log_dirs if each != directory] if broker is not None else []
+    if broker is None or not left or len(left) == len(broker.log_dirs):
+        return Decision([], None)
+    records: list[Record] = [
+        BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left)
+    ]
+    for topic in image.topics.values():
+        for partition in topic.partitions.values():
+            placed = zip(partition.replicas, partition.directories, strict=False)
+            if partition.leader == broker_id and partition.isr == [broker_id] and (broker_id, directory) in placed:
+                records.append(
+                    PartitionChangeRecord(topic_id=topic.topic_id, partition_id=partition.index, leader=NO_LEADER)
+                )
     return Decision(records, None)

@@ -51,6 +51,10 @@ class Shard(Protocol):
 
     def replay(self, record: CoordinatorRecord, producer: Producer | None) -> None: ...
 
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        """A shorter way for what fills most of the log: takes keys and values from `start` on, and says where it
+        stopped, at the end or at something that is to be decoded and replayed."""
+
     def replay_marker(self, marker: Marker) -> None: ...
 
     def loaded(self) -> Decision[None] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
@@ -11,12 +11,14 @@ from barnabas.core.coordinator.timeline import Timeline, TimelineDict
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.commits import Commits
 from barnabas.core.groups.membership import Membership
-from barnabas.core.groups.offsets import Offsets
+from barnabas.core.groups.offsets import LoadTarget, Offsets
 from barnabas.core.groups.records import KINDS, group_of_record, group_tombstone
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.state import ClassicGroup
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+_OFFSET_KEY = OffsetCommitKey.api_key.to_bytes(2, "big")
 
 
 class GroupShard:
@@ -32,6 +34,8 @@ class GroupShard:
         self._settings = settings
         self._clock = clock
         self._is_loaded = False
+        # Where the offsets of a group and a topic go, by the beginning of their keys, while the log is loaded.
+        self._targets: dict[bytes, LoadTarget] = {}
         self.groups: TimelineDict[str, ClassicGroup] = TimelineDict(self.timeline)
         self.offsets = Offsets(self.timeline)
         self.membership = Membership(self.groups, timers, settings, clock, new_id)
@@ -55,10 +59,24 @@ class GroupShard:
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
 
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        """Offsets, of which there may be millions: what they have in common is decoded once."""
+        return self.offsets.load(entries, start, self._targets, self._target)
+
+    def _target(self, key: bytes) -> LoadTarget | None:
+        if key[:2] != _OFFSET_KEY:
+            return None
+        decoded = OffsetCommitKey.decode(key[2:], 0)
+        if decoded.group not in self.groups:
+            self.groups[decoded.group] = ClassicGroup(decoded.group, self._clock())
+        target = self._targets[key[:-4]] = self.offsets.load_target(decoded.group, decoded.topic)
+        return target
+
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """A record of ours only says what its group already is; a loaded one says what to make of it."""
         if value is None:
             self.groups.pop(group_id)
+            self._targets.clear()  # an offset that follows makes the group anew
         elif not self._is_loaded:
             self.groups[group_id] = group_of_record(group_id, value)
         elif group_id not in self.groups:
@@ -70,6 +88,7 @@ class GroupShard:
 
     def loaded(self) -> Decision[None] | None:
         self._is_loaded = True
+        self._targets.clear()
         self._look_for_expired_later()
         records = self.membership.loaded()
         return Decision(records, None, atomic=False) if records else None

@@ -35,7 +35,7 @@ answer got lost. A coordinator that has just been loaded does not know it and fe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -169,6 +169,9 @@ class Transactions:
         else:
             assert isinstance(record.value, TransactionLogValue)
             self.by_id[record.key.transactional_id] = transaction_of(record.key, record.value)
+
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        return start
 
     def replay_marker(self, marker: Marker) -> None:
         """A client may write one here; it means nothing."""

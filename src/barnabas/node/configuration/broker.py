@@ -91,6 +91,7 @@ class PlainKeys:
     num_recovery_threads_per_data_dir: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
+    num_replica_alter_log_dirs_threads: int | None
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
     offsets_topic_compression_codec: int

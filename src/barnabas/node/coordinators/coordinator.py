@@ -88,9 +88,9 @@ class Coordinator(Generic[S]):
 
     async def create_topic(self) -> None:
         """Makes the internal topic unless it is there; those who come meanwhile wait for the same creation."""
-        if self.topic in self._node.image.topics:
-            return
         if self._creation is None:
+            if self.topic in self._node.image.topics:
+                return
             self._creation = asyncio.ensure_future(self._create_topic())
         await asyncio.shield(self._creation)
 
@@ -119,7 +119,11 @@ class Coordinator(Generic[S]):
         """The shard of a partition, loaded; raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         led = self._led.get(index)
         if led is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            # The metadata may know already that we lead, and the partition be about to follow.
+            topic = self._node.image.topics.get(self.topic)
+            state = topic.partitions.get(index) if topic is not None else None
+            leads = state is not None and state.leader == self._node.node_id
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if leads else ErrorCode.NOT_COORDINATOR)
         led.require_loaded()
         return led
 

@@ -29,6 +29,7 @@ HANDLERS: dict[int, str] = {
     28: "k28_txn_offset_commit",
     32: "k32_describe_configs",
     33: "k33_alter_configs",
+    34: "k34_alter_replica_log_dirs",
     35: "k35_describe_log_dirs",
     37: "k37_create_partitions",
     42: "k42_delete_groups",

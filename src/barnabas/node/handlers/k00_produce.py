@@ -27,7 +27,7 @@ from barnabas.node.leaders import current_leader, leader_endpoint
 from barnabas.node.partition import Partition
 from barnabas.node.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
 from barnabas.node.requests import RequestContext
-from barnabas.node.storage.admission import RecordsRefused, single_batch
+from barnabas.node.storage.admission import Opening, RecordsRefused, TooMuchAtOnce, single_batch
 from barnabas.node.storage.log import Appended
 from barnabas.node.storage.producer_state import Verification
 from barnabas.node.transactions.verification import Refusal, Writer, verify
@@ -93,6 +93,8 @@ async def handle(
     if node.partitions.recompress:
         await produce.recompress()
     topics = produce.append_all()
+    if produce.unopened:
+        topics = await produce.after_opening(topics)
     if produce.syncs:
         topics = await produce.after_syncs(topics)
     if produce.pending:
@@ -142,6 +144,7 @@ class _Produce:
         "failed",
         "pending",
         "syncs",
+        "unopened",
     )
 
     def __init__(self, context: RequestContext, request: ProduceRequest, node: Node) -> None:
@@ -155,6 +158,8 @@ class _Produce:
         # Of transactional batches: partitions that must not be written, and those of which that was found out.
         self._refused: dict[TopicPartition, Refusal] = {}
         self._verifications: dict[TopicPartition, Verification] | None = None
+        # Batches that are not appended yet, with the topic's name and what holds their place among the results.
+        self.unopened: list[tuple[PartitionResult, str, Buffer]] = []
         self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
         self.pending: list[tuple[Partition, int]] = []
 
@@ -275,7 +280,9 @@ class _Produce:
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, ErrorCode.NONE
 
-    def _append(self, topic: str, index: int, records: Buffer | KafkaError | None) -> PartitionResult:
+    def _append(
+        self, topic: str, index: int, records: Buffer | KafkaError | None, opening: Opening = Opening.ELSEWHERE
+    ) -> PartitionResult:
         partition = self._node.partitions.get(topic, index)
         checked = False
         try:
@@ -288,7 +295,10 @@ class _Produce:
             if self._verifications is not None:
                 self._check_verified(partition, view)
             checked = True
-            appended = partition.append(view, self._acks, self._now_ms)
+            appended = partition.append(view, self._acks, self._now_ms, opening=opening)
+        except TooMuchAtOnce:
+            self.unopened.append((PartitionResult(index), topic, view))
+            return self.unopened[-1][0]
         except KafkaError as error:
             self.failed = True
             return failure(index, error, partition if checked else None)
@@ -321,6 +331,19 @@ class _Produce:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients do not write to {topic}")
         return records
 
+    async def after_opening(self, topics: TopicResults) -> TopicResults:
+        """What would have held up the loop is looked at in a thread, and then appended."""
+        late = {id(held): await self._open(topic, held.partition, view) for held, topic, view in self.unopened}
+        return [(key, [late.get(id(result), result) for result in results]) for key, results in topics]
+
+    async def _open(self, topic: str, index: int, view: Buffer) -> PartitionResult:
+        partition = self._node.partitions.get(topic, index)
+        if partition is None:
+            return self._append(topic, index, view)
+        log = partition.log
+        opened = await self._node.recompression.open(view, log.name, log.config, self._now_ms)
+        return self._append(topic, index, opened, Opening.DONE)
+
     async def after_syncs(self, topics: TopicResults) -> TopicResults:
         """`flush.messages` wants what was appended on the disk before it is answered."""
         errors: dict[Partition, ErrorCode] = {}
@@ -345,11 +368,13 @@ class _Produce:
         if not errors:
             return topics
         self.failed = True
-        by_key = {(each.topic, each.index): error for each, error in errors.items()}
+        # A topic that was deleted meanwhile has no name any more.
+        by_name = {(each.topic, each.index): error for each, error in errors.items()}
+        by_id = {(each.topic_id, each.index): error for each, error in errors.items()}
 
         def changed(key: str | Uuid, result: PartitionResult) -> PartitionResult:
-            name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
-            error = by_key.get((name, result.partition))
+            at = result.partition
+            error = by_id.get((key, at)) if isinstance(key, Uuid) else by_name.get((key, at))
             return result if error is None or result.error_code else result._replace(error_code=error)
 
         return [(key, [changed(key, result) for result in results]) for key, results in topics]

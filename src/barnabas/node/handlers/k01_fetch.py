@@ -278,7 +278,11 @@ class _Fetch:
                 for fetch in fetches:
                     self._settle(fetch, first=True)
         session_id = INVALID_SESSION_ID if session is None else session.id
-        return pack_answer(version, session_id, fetches, 0, list(endpoints.values()))
+        answer = pack_answer(version, session_id, fetches, 0, list(endpoints.values()))
+        if session is not None:
+            for fetch in fetches:
+                fetch.forget_records()
+        return answer
 
     def _settle(self, fetch: PartitionFetch, *, first: bool = False) -> bool:
         assert isinstance(fetch, CachedPartition)

@@ -17,6 +17,7 @@ from barnabas.core.security.model import Operation, Resource
 from barnabas.node.partition import Partition
 from barnabas.node.requests import RequestContext
 from barnabas.node.storage.segment import TimestampOffset
+from barnabas.wire.batch import read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -51,7 +52,7 @@ async def handle(context: RequestContext, request: ListOffsetsRequest, node: Nod
             elif asked[topic.name, each.partition_index] > 1:
                 answer = _refuse(each, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _answer(context, request, node, topic.name, each)
+                answer = await _answer(context, request, node, topic.name, each)
             answers[each.partition_index] = answer
             lookups += each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP
             if lookups > LOOKUPS_PER_TURN:
@@ -75,7 +76,7 @@ def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffset
     )
 
 
-def _answer(
+async def _answer(
     context: RequestContext, request: ListOffsetsRequest, node: Node, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, 1 << 15):
@@ -85,7 +86,7 @@ def _answer(
         return _refuse(asked, node.partitions.missing_error(node.image, topic, asked.partition_index))
     try:
         partition.require_available(asked.current_leader_epoch)
-        found = _find(partition, asked.timestamp, _last_fetchable(partition, request))
+        found = await _find(node, partition, asked.timestamp, _last_fetchable(partition, request))
     except KafkaError as error:
         return _refuse(asked, error.code)
     if found is None:
@@ -110,13 +111,33 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.readable_end(request.isolation_level == READ_COMMITTED)
 
 
-def _find(partition: Partition, timestamp: int, last_fetchable: int) -> TimestampOffset | None:
+async def _find(node: Node, partition: Partition, timestamp: int, last_fetchable: int) -> TimestampOffset | None:
     if timestamp == LATEST:
         return TimestampOffset(-1, last_fetchable, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log.earliest()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None
-    log = partition.log
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    search = _find_greatest(node, partition) if timestamp == MAX_TIMESTAMP else _find_time(node, partition, timestamp)
+    found = await search
     return found if found is not None and found.offset < last_fetchable else None
+
+
+async def _find_greatest(node: Node, partition: Partition) -> TimestampOffset | None:
+    batch = partition.log.batch_of_max_timestamp()
+    if batch is None:
+        return None
+    return await node.recompression.first_record(batch, read_header(batch).max_timestamp, 0)
+
+
+async def _find_time(node: Node, partition: Partition, timestamp: int) -> TimestampOffset | None:
+    """Headers say which batch may have such a record, and need not tell the truth."""
+    batch = partition.log.batch_for_timestamp(timestamp)
+    while batch is not None:
+        found = await node.recompression.first_record(batch, timestamp, partition.log.log_start_offset)
+        if found is not None:
+            return found
+        await asyncio.sleep(0)
+        partition.require_available()
+        batch = partition.log.batch_for_timestamp(timestamp, read_header(batch).last_offset + 1)
+    return None

@@ -7,7 +7,7 @@ coordinator yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.leaders import leader_endpoint
@@ -16,7 +16,9 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
+    from barnabas.node.coordinators.groups import GroupCoordinator
     from barnabas.node.node import Node
+    from barnabas.node.transactions.coordinator import TransactionCoordinator
 
 GROUP, TRANSACTION = 0, 1
 SEVERAL_KEYS = 4
@@ -50,13 +52,13 @@ async def _find(context: RequestContext, key_type: int, key: str, node: Node) ->
     return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=message)
 
 
-def _coordinator(context: RequestContext, key_type: int, key: str, node: Node) -> Any:
+def _coordinator(
+    context: RequestContext, key_type: int, key: str, node: Node
+) -> GroupCoordinator | TransactionCoordinator:
     if key_type == GROUP:
         context.authorize(Operation.DESCRIBE, Resource.group(key))
         return node.groups
     if key_type == TRANSACTION:
         context.authorize(Operation.DESCRIBE, Resource.transactional_id(key))
-        transactions = getattr(node, "transactions", None)
-        if transactions is not None:
-            return transactions
+        return node.transactions
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")

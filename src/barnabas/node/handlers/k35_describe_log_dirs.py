@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.node.node import Node
 
 NO_LAG = 0
+UNKNOWN_LAG = -1
 
 
 async def handle(context: RequestContext, request: DescribeLogDirsRequest, node: Node) -> DescribeLogDirsResponse:
@@ -33,10 +35,16 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest, node:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(results=[_describe(each, wanted) for each in node.log_dirs.dirs])
+    return DescribeLogDirsResponse(results=[_describe(each, wanted, node) for each in node.log_dirs.dirs])
 
 
-def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _lag(future: PartitionLog, node: Node) -> int:
+    """By how much a replica on its way lags behind the one it will replace."""
+    current = node.log_dirs.get(future.topic, future.partition)
+    return max(current.log_end_offset - future.log_end_offset, 0) if current is not None else UNKNOWN_LAG
+
+
+def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None, node: Node) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path)
     try:
         volume = os.statvfs(directory.path)
@@ -48,12 +56,18 @@ def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None) -> Describ
     result.total_bytes = volume.f_blocks * volume.f_frsize
     result.usable_bytes = volume.f_bavail * volume.f_frsize
     topics: dict[str, DescribeLogDirsTopic] = {}
-    keys = directory.logs if wanted is None else sorted(wanted & directory.logs.keys())
-    for topic, index in keys:
-        described = topics.setdefault(topic, DescribeLogDirsTopic(name=topic))
-        size = directory.logs[topic, index].size_bytes
-        described.partitions.append(
-            DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=NO_LAG)
-        )
+    for is_future, logs in ((False, directory.logs), (True, directory.future_logs)):
+        keys = logs if wanted is None else sorted(wanted & logs.keys())
+        for topic, index in keys:
+            described = topics.setdefault(topic, DescribeLogDirsTopic(name=topic))
+            log = logs[topic, index]
+            described.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=log.size_bytes,
+                    offset_lag=_lag(log, node) if is_future else NO_LAG,
+                    is_future_key=is_future,
+                )
+            )
     result.topics = list(topics.values())
     return result

@@ -6,6 +6,9 @@ behind it. The buffer begins at 64 KiB and grows fourfold, only when it is full 
 client declares; an empty one is given back when it has not been needed for a tick. It is anonymous memory: a page is
 there once a byte has arrived for it, and returns to the system at once.
 
+A client may send and close: what it sent is served to the end, because without acks it would never hear that a record
+was dropped. Only what waits for news (a fetch, a member for its group) is given up at once.
+
 Reading stops while the buffer is full, or the receive budget spent. Serving stops while the client does not read its
 answers: then no more than one answer above the socket's high-water mark is kept, and of an answer that comes from files
 (`Region`) only what is being sent.
@@ -55,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "_busy",
         "_closed",
         "_end",
+        "_ended",
         "_exchange",
         "_limit",
         "_max_frame_bytes",
@@ -92,6 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing: deque[Any] | None = None
         self._read_paused = False
         self._write_paused = False
+        # The client sends no more.
+        self._ended = False
         self._stopping = False
         self._closed = False
         self.held_bytes = 0
@@ -128,8 +134,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pause_if_full()
 
-    def eof_received(self) -> None:
-        self._closed = True
+    def eof_received(self) -> bool:
+        """True keeps the transport until what has arrived is served."""
+        self._ended = True
+        exchange = self._exchange
+        if exchange is not None and not exchange.outlives_client:
+            self._exchange = None
+            exchange.cancel()
+            self._server.loop.call_soon(self._next)
+        if not self._busy:
+            self._closed = True
+        return self._busy
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -221,6 +236,8 @@ class Connection(asyncio.BufferedProtocol):
         elif wanted == TURN_IS_OVER:
             self._pause_if_full()
             self._server.loop.call_soon(self._next)
+        elif self._ended:
+            self.close()
         else:
             self._busy = False
             self._make_room(wanted)
@@ -390,12 +407,12 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def _pause_reading(self) -> None:
-        if not self._read_paused and not self._closed:
+        if not self._read_paused and not self._closed and not self._ended:
             self._read_paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._read_paused and not self._closed:
+        if self._read_paused and not self._closed and not self._ended:
             self._read_paused = False
             self._transport.resume_reading()
 

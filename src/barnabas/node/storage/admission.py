@@ -8,6 +8,9 @@ the header is believed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import Enum
+
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.wire.batch import (
     COMPRESSION_MASK,
@@ -21,18 +24,37 @@ from barnabas.wire.batch import (
     NO_TIMESTAMP,
     SPAN,
     BatchHeader,
+    Outline,
     batch_crc,
     decode_records,
     framing_error,
     outline_records,
+    outline_records_fast,
     read_header,
     recompress,
     set_timestamp,
+    uncompressed_records,
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_BYTES, Buffer, Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 SMALLEST_RECORD_BYTES = 7  # seven fields of at least one byte each
+# To look at so much takes a few milliseconds; a few kilobytes may unpack to millions of records.
+RECORDS_AT_ONCE = 1_000
+BYTES_AT_ONCE = 256 * 1024
+RECORD_ERRORS_MAX = 10_000
+
+
+class Opening(Enum):
+    """Where the records of a batch are looked at, if they have to be."""
+
+    HERE = "here"
+    ELSEWHERE = "elsewhere"  # `TooMuchAtOnce` is raised if it would hold up the loop
+    DONE = "done"
+
+
+class TooMuchAtOnce(Exception):
+    """The batch is to go through `open_batch` in a thread first."""
 
 
 class RecordsRefused(KafkaError):
@@ -108,19 +130,48 @@ def recompressed(view: Buffer, topic_partition: str, config: LogConfig) -> memor
     return memoryview(packed)
 
 
-def admit(batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader]:
+def admit(
+    batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int, opening: Opening = Opening.HERE
+) -> tuple[memoryview, BatchHeader]:
     """A client's batch as it will be written, apart from offset and epoch, and its header."""
     view, header = sound(batches, topic_partition, config)
-    if config.opens_records or (
-        not config.log_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-    ):
-        check_records(view, header, topic_partition, config, now_ms)
+    if opening is not Opening.DONE and must_be_opened(header, config, now_ms):
+        if opening is Opening.ELSEWHERE:
+            require_little(view, header)
+        check_records(outline_records(view), topic_partition, config, now_ms)
     if config.target_compression is not None and is_recompressed(header, config):
+        if opening is Opening.ELSEWHERE:
+            require_little(view, header)
         view = recompressed(view, topic_partition, config)
         header = read_header(view)
     if config.log_append_time or header.attributes & LOG_APPEND_TIME_FLAG:
         return with_topic_s_timestamp(view, header, topic_partition, config, now_ms)
     return view, header
+
+
+def must_be_opened(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    if config.opens_records:
+        return True
+    return not config.log_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+
+
+def require_little(view: memoryview, header: BatchHeader) -> None:
+    if header.records_count > RECORDS_AT_ONCE:
+        raise TooMuchAtOnce
+    if header.attributes & COMPRESSION_MASK:
+        try:
+            uncompressed_records(view, 0, header, BYTES_AT_ONCE)
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                raise TooMuchAtOnce from error
+
+
+def open_batch(view: memoryview, topic_partition: str, config: LogConfig, now_ms: int) -> memoryview:
+    """Everything about a sound batch that may take long. Apart from its arguments it needs nothing: for a thread."""
+    header = read_header(view)
+    if must_be_opened(header, config, now_ms):
+        check_records(outline_records_fast(view), topic_partition, config, now_ms)
+    return recompressed(view, topic_partition, config) if is_recompressed(header, config) else view
 
 
 def check_header(header: BatchHeader, topic_partition: str) -> None:
@@ -148,12 +199,14 @@ def check_header(header: BatchHeader, topic_partition: str) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
 
 
-def check_records(view: memoryview, header: BatchHeader, topic_partition: str, config: LogConfig, now_ms: int) -> None:
+def check_records(records: Iterable[Outline], topic_partition: str, config: LogConfig, now_ms: int) -> None:
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     errors: list[tuple[int, str]] = []
     untimely = False
-    for index, record in enumerate(outline_records(view)):
+    for index, record in enumerate(records):
+        if len(errors) == RECORD_ERRORS_MAX:
+            break
         if config.compacted and not record.has_key:
             errors.append(
                 (index, f"Compacted topic cannot accept message without key in topic partition {topic_partition}")
@@ -187,6 +240,10 @@ def with_topic_s_timestamp(
 ) -> tuple[memoryview, BatchHeader]:
     """LogAppendTime is the log's to give: a producer that claims it is refused, or unclaimed on a CreateTime topic."""
     if config.log_append_time and header.attributes & LOG_APPEND_TIME_FLAG:
+        try:
+            require_little(view, header)
+        except TooMuchAtOnce:
+            raise untimely_records([]) from None
         raise untimely_records(
             [
                 (

@@ -29,6 +29,7 @@ class Flusher:
         self._waiting: dict[PartitionLog, list[asyncio.Future[int]]] = {}
         self._round_is_due = False
         self._round: asyncio.Future[None] | None = None
+        self._in_round: dict[PartitionLog, FlushTask] = {}
 
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         """Done when everything appended to `log` so far is on the disk; its result is the recovery point."""
@@ -42,6 +43,16 @@ class Flusher:
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Other work of the same disk, in the same thread and in order."""
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def is_awaited(self, log: PartitionLog) -> bool:
+        """Whether somebody waits for an fsync of this log, or one is under way."""
+        return log in self._waiting or log in self._in_round
+
+    def settle(self, log: PartitionLog, recovery_point: int) -> None:
+        """Everything appended to the log is on another disk: who waits for its next fsync need not any more."""
+        for future in self._waiting.pop(log, []):
+            if not future.done():
+                future.set_result(recovery_point)
 
     async def idle(self) -> None:
         """Wait until nobody waits."""
@@ -75,6 +86,7 @@ class Flusher:
         if not tasks:
             self._start_round()
         else:
+            self._in_round = tasks
             self._round = asyncio.get_running_loop().run_in_executor(self._thread, run_all, list(tasks.values()))
             self._round.add_done_callback(lambda done: self._end_round(done, tasks, asked))
 
@@ -85,6 +97,7 @@ class Flusher:
         asked: dict[PartitionLog, list[asyncio.Future[int]]],
     ) -> None:
         self._round = None
+        self._in_round = {}
         error = None if done.cancelled() else done.exception()
         if error is None and not done.cancelled():
             for log, task in tasks.items():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
-from barnabas.node.storage.admission import admit
+from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.background import Abortable, Background, Foreground
 from barnabas.node.storage.files import FileHandles, FileRange, fsync_path
 from barnabas.node.storage.flush_task import FlushTask
@@ -23,7 +23,7 @@ from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
 from barnabas.node.storage.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
-from barnabas.node.storage.segments import Segments
+from barnabas.node.storage.segments import Segments, first_record
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
     CONTROL_FLAG,
@@ -40,7 +40,7 @@ from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
 
-SEGMENTS_AT_ONCE = 16  # a few renames each: deleting so many does not hold up the loop
+SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
 
 class Appended(NamedTuple):
@@ -271,20 +271,29 @@ class PartitionLog:
 
     # -- appending
 
-    def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opening: Opening = Opening.HERE,
+    ) -> Appended:
         """Append and give offsets; raises `KafkaError`. A writable buffer gets offset and epoch written into it."""
         if origin is Origin.REPLICATION:
             return self.append_as_follower(batches, now_ms=now_ms)
         if origin is not Origin.CLIENT:
             return self._append_own(batches, leader_epoch, now_ms, origin)
-        view, header = admit(batches, self.name, self._config, now_ms)
+        view, header = admit(batches, self.name, self._config, now_ms, opening)
         offset = self.log_end_offset
         header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
-                first, last = duplicate.first_offset, duplicate.last_offset
-                return Appended(first, last, duplicate.timestamp, self.log_start_offset, 0, duplicate=True)
+                flush_due = offset - self.recovery_point >= self._config.flush_messages
+                first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
+                return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
         return self._write(view, [(0, header)], now_ms, header.max_timestamp if self._config.log_append_time else -1)
 
@@ -436,9 +445,22 @@ class PartitionLog:
         """Batch by batch from `offset` (or the start) to the end as it is now."""
         return self.segments.iterate(self.log_start_offset if offset is None else offset, self.log_end_offset)
 
+    def batch_for_timestamp(self, timestamp: int, from_offset: int = 0) -> memoryview | None:
+        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`."""
+        try:
+            return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
+        except OSError as error:
+            raise self._failed(error) from error
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not earlier than `timestamp`."""
-        return self.segments.offset_for_timestamp(timestamp, self.log_start_offset)
+        from_offset = self.log_start_offset
+        while (batch := self.batch_for_timestamp(timestamp, from_offset)) is not None:
+            found = first_record(batch, timestamp, self.log_start_offset)
+            if found is not None:
+                return found
+            from_offset = read_header(batch).last_offset + 1
+        return None
 
     def earliest(self) -> TimestampOffset:
         entries = self.epochs.entries()
@@ -448,9 +470,16 @@ class PartitionLog:
     def latest(self) -> TimestampOffset:
         return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
 
+    def batch_of_max_timestamp(self) -> memoryview | None:
+        try:
+            return self.segments.batch_of_max_timestamp()
+        except OSError as error:
+            raise self._failed(error) from error
+
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the greatest timestamp, None in an empty log."""
-        return self.segments.max_timestamp()
+        batch = self.batch_of_max_timestamp()
+        return None if batch is None else first_record(batch, read_header(batch).max_timestamp, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""
@@ -464,6 +493,13 @@ class PartitionLog:
 
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return self.segments.aborted_transactions(first_offset, upper_bound_offset)
+
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those to which records may belong that a read of `size` bytes has found."""
+        try:
+            return self.segments.aborted_in_read(offset, size, upper_bound_offset)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def active_producers(self) -> list[ActiveProducer]:
         return list(self.producers.active())
@@ -512,7 +548,7 @@ class PartitionLog:
         for task in self._flushing:
             task.end_offset = min(task.end_offset, offset)
 
-    def advance_log_start_offset(self, offset: int) -> bool:
+    def advance_log_start_offset(self, offset: int, *, delete_max: int = SEGMENTS_AT_ONCE) -> bool:
         """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
         retention. False if it already was so."""
         if offset > self.log_end_offset:
@@ -527,7 +563,7 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=SEGMENTS_AT_ONCE)
+        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
         return True
 
     def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
@@ -644,6 +680,14 @@ class PartitionLog:
         self._abort_cleaning()
         for segment in self.segments:
             segment.close()
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory has been renamed to this."""
+        self.directory = self.segments.directory = self.producers.directory = directory
+        for segment in self.segments:
+            segment.relocate(directory)
+        self._snapshots_to_sync = [f"{directory}/{os.path.basename(path)}" for path in self._snapshots_to_sync]
+        self._directory_changed = True
 
     # -- failures
 

@@ -53,6 +53,7 @@ NAME_BYTES_MAX = 255
 SYNC_FILE_SYSTEM_FROM_LOGS = 16  # many files reach the disk faster by one sync of all than by an fsync each
 
 PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
+FUTURE_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)\.[0-9a-f]{32}-future")
 
 
 class NewPartition(NamedTuple):
@@ -63,6 +64,23 @@ class NewPartition(NamedTuple):
     directory_id: Uuid | None = None  # where; without one the directory with the fewest partitions
 
 
+class OnDisk(NamedTuple):
+    """A replica's directory."""
+
+    topic: str
+    partition: int
+    name: str
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def is_future(self) -> bool:
+        """It is on its way here from another directory."""
+        return self.name.endswith(FUTURE_SUFFIX)
+
+
 class LogDir:
     def __init__(
         self, path: str, *, handles: FileHandles, on_failure: Callable[[LogDir, OSError], None] | None = None
@@ -71,6 +89,7 @@ class LogDir:
         self.path = os.path.abspath(path)
         self.handles = handles
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.future_logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: OSError | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
@@ -128,7 +147,7 @@ class LogDir:
         """The disk cannot be trusted any more: nothing is written here until the next start."""
         if self.offline is None:
             self.offline = error
-            for log in self.logs.values():
+            for log in self.all_logs():
                 log.offline = True
             if self._on_failure is not None:
                 self._on_failure(self, error)
@@ -151,17 +170,20 @@ class LogDir:
         os.unlink(path)
         fsync_path(self.path)
 
-    def partition_directories(self) -> Iterator[TopicPartition]:
-        """The partitions on disk; directories that were about to be removed go on being removed."""
+    def partition_directories(self) -> Iterator[OnDisk]:
+        """The replicas on disk; directories that were about to be removed go on being removed."""
         for entry in sorted(os.scandir(self.path), key=lambda each: each.name):
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_DIRECTORY:
                 continue
             if entry.name.endswith(DELETE_SUFFIX):
                 self.flusher.run(partial(shutil.rmtree, entry.path, ignore_errors=True))
-            elif not entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
-                match = PARTITION_DIRECTORY.fullmatch(entry.name)
+            elif not entry.name.endswith(STRAY_SUFFIX):
+                match = PARTITION_DIRECTORY.fullmatch(entry.name) or FUTURE_DIRECTORY.fullmatch(entry.name)
                 if match:
-                    yield match[1], int(match[2])
+                    yield OnDisk(match[1], int(match[2]), entry.name)
+
+    def all_logs(self) -> list[PartitionLog]:
+        return [*self.logs.values(), *self.future_logs.values()]
 
     def directory_of(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
@@ -190,41 +212,55 @@ class LogDir:
             write_atomically(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}", b"", sync=False)
         for new in partitions:
             directory = self.directory_of(new.topic, new.partition)
-            os.makedirs(directory, exist_ok=True)
-            log_fd = os.open(f"{directory}/{offset_name(0, LOG_SUFFIX)}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            os.close(log_fd)
-            fd = os.open(
-                f"{directory}/{PARTITION_METADATA}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-            )
-            os.write(fd, render_partition_metadata(new.topic_id))
-            os.close(fd)
+            make_directory(directory, new.topic_id)
         fsync_path(self.path)
 
     def remove(self, log: PartitionLog) -> None:
-        """Rename the partition's directory out of the way; its content goes after `file.delete.delay.ms`."""
-        self.logs.pop((log.topic, log.partition), None)
+        """Rename the replica's directory out of the way; its content goes after `file.delete.delay.ms`."""
+        self._forget(log)
         log.close(clean=False)
         log.offline = True
         path = f"{self.path}/{out_of_the_way(log.topic, log.partition, DELETE_SUFFIX)}"
         os.rename(log.directory, path)
-        log.directory = path
+        log.relocate(path)
         self._in_background(lambda: fsync_path(self.path))
         self._after(log.config.file_delete_delay_ms, lambda: shutil.rmtree(path, ignore_errors=True))
 
     def set_aside(self, log: PartitionLog) -> None:
         """A directory that the cluster does not know: kept for the operator, out of the way."""
-        self.logs.pop((log.topic, log.partition), None)
+        self._forget(log)
         log.close(clean=False)
         os.rename(log.directory, f"{self.path}/{out_of_the_way(log.topic, log.partition, STRAY_SUFFIX)}")
         fsync_path(self.path)
 
+    def set_aside_unopened(self, found: OnDisk) -> None:
+        name = out_of_the_way(found.topic, found.partition, STRAY_SUFFIX)
+        os.rename(f"{self.path}/{found.name}", f"{self.path}/{name}")
+        fsync_path(self.path)
+
+    def promote(self, log: PartitionLog) -> None:
+        """A future replica becomes the replica."""
+        self._forget(log)
+        path = self.directory_of(log.topic, log.partition)
+        os.rename(log.directory, path)
+        log.relocate(path)
+        self.logs[log.topic, log.partition] = log
+        self._in_background(lambda: fsync_path(self.path))
+
+    def _forget(self, log: PartitionLog) -> None:
+        for logs in (self.logs, self.future_logs):
+            if logs.get((log.topic, log.partition)) is log:
+                del logs[log.topic, log.partition]
+
     # -- checkpoints and stop
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> asyncio.Future[None]:
-        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        # A future replica is never beside the replica itself, so the names are unique.
+        logs = self.future_logs | self.logs
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
         # Deleted segments may come back after a crash, and what is below the recovery point is not looked at then: the
         # start is known before. It is written even where the first segment begins with it.
-        log_starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset}
+        log_starts = {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
         files: list[tuple[str, Mapping[TopicPartition, int]]] = [
             (LOG_START_OFFSET_CHECKPOINT, log_starts),
             (RECOVERY_POINT_CHECKPOINT, recovery_points),
@@ -256,7 +292,7 @@ class LogDir:
         except OSError as error:
             self.failed(error)
         finally:
-            for log in self.logs.values():
+            for log in self.all_logs():
                 log.close(clean=False)
             self.release()
 
@@ -265,7 +301,7 @@ class LogDir:
         self._lock.release()
 
     async def _close_cleanly(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
-        logs = list(self.logs.values())
+        logs = self.all_logs()
         if len(logs) >= SYNC_FILE_SYSTEM_FROM_LOGS and can_sync_file_system():
             await self._close_logs(logs, sync_each=False)
             await self.flusher.run(lambda: sync_file_system(self.path))
@@ -282,6 +318,17 @@ class LogDir:
             await self.flusher.run(partial(finish_all, tasks, sync_each))
             for log, task in zip(chunk, tasks, strict=True):
                 log.flushed(task)
+
+
+def make_directory(directory: str, topic_id: Uuid, *, start_offset: int = 0) -> None:
+    """An empty log's files."""
+    os.makedirs(directory, exist_ok=True)
+    name = offset_name(start_offset, LOG_SUFFIX)
+    os.close(os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(f"{directory}/{PARTITION_METADATA}", flags, 0o644)
+    os.write(fd, render_partition_metadata(topic_id))
+    os.close(fd)
 
 
 def finish_all(tasks: list[FlushTask], sync_each: bool) -> None:

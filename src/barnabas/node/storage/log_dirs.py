@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from barnabas.node.storage.checkpoints import (
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_dir import LogDir, NewPartition
+from barnabas.node.storage.log_dir import FUTURE_SUFFIX, LogDir, NewPartition, OnDisk, make_directory, out_of_the_way
 from barnabas.node.storage.meta_properties import MetaProperties
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ from barnabas.wire.uuids import Uuid
 
 INLINE_SCAN_BYTES = 64 * 1024 * 1024
 RECOVERY_CHILDREN_MAX = 4
+PREFERRED_MAX = 10_000
 CHILD_LINE_BYTES = 16 * 1024 * 1024
 
 
@@ -47,6 +49,7 @@ class LogDirs:
         self.handles = FileHandles(max_open_files)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.dirs: list[LogDir] = []
+        self.preferred: dict[TopicPartition, LogDir] = {}
         try:
             for path in paths:
                 self.dirs.append(LogDir(os.fspath(path), handles=self.handles, on_failure=on_failure))
@@ -65,6 +68,13 @@ class LogDirs:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         for each in self.dirs:
             if log := each.logs.get((topic, partition)):
+                return log
+        return None
+
+    def future_of(self, topic: str, partition: int) -> PartitionLog | None:
+        """The replica that is on its way to another directory."""
+        for each in self.dirs:
+            if log := each.future_logs.get((topic, partition)):
                 return log
         return None
 
@@ -106,8 +116,17 @@ class LogDirs:
         for each in self.dirs:
             each.begin()
 
-    async def load(self, config_for: Callable[[str], LogConfig], *, now_ms: int) -> None:
-        """Open every partition on disk, scanning those that were not closed cleanly; `config_for` takes a topic."""
+    async def load(
+        self,
+        config_for: Callable[[str], LogConfig],
+        *,
+        now_ms: int,
+        home_of: Callable[[str, int], Uuid | None] = lambda topic, partition: None,
+    ) -> None:
+        """Open every partition on disk, scanning those that were not closed cleanly; `config_for` takes a topic.
+
+        `home_of` knows the directory of a partition, should there be two of them: a move that was cut short.
+        """
         left_inline = INLINE_SCAN_BYTES
         for each in self.online:
             recovery_points = each.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -115,30 +134,33 @@ class LogDirs:
             # Without it nobody knows whether compaction was at work there.
             knows_points = each.has_checkpoint(RECOVERY_POINT_CHECKPOINT)
             log_starts = each.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-            jobs: dict[TopicPartition, recovery.Job] = {}
-            big: dict[TopicPartition, recovery.Job] = {}
+            jobs: dict[OnDisk, recovery.Job] = {}
+            big: dict[OnDisk, recovery.Job] = {}
             try:
-                for key in each.partition_directories():
-                    self._refuse_second(key, each)
+                for found in list(each.partition_directories()):
+                    if not found.is_future and not self._is_only_one(found, each, home_of(*found.key)):
+                        continue
                     job = recovery.Job(
-                        directory=each.directory_of(*key),
-                        recovery_point=recovery_points.get(key, 0),
-                        log_start_offset=log_starts.get(key, 0),
-                        index_interval_bytes=config_for(key[0]).index_interval_bytes,
+                        directory=f"{each.path}/{found.name}",
+                        recovery_point=recovery_points.get(found.key, 0),
+                        log_start_offset=log_starts.get(found.key, 0),
+                        index_interval_bytes=config_for(found.topic).index_interval_bytes,
                         now_ms=now_ms,
                         producer_id_expiration_ms=self.producer_id_expiration_ms,
-                        continuous=knows_points and not config_for(key[0]).compacted,
+                        continuous=knows_points and not config_for(found.topic).compacted,
                     )
-                    jobs[key] = job
+                    jobs[found] = job
                     if not each.was_clean:
                         size = recovery.bytes_to_scan(job)
                         if size > left_inline:
-                            big[key] = job
+                            big[found] = job
                         else:
                             left_inline -= size
                 recovered = await recover_in_children(big) if big else {}
-                for key, job in jobs.items():
-                    each.logs[key] = log = self._open(each, key, job, config_for(key[0]), recovered.get(key))
+                for found, job in jobs.items():
+                    logs = each.future_logs if found.is_future else each.logs
+                    log = self._open(each, found, job, config_for(found.topic), recovered.get(found))
+                    logs[found.key] = log
                     if not knows_points:
                         each.flush_later(log)
             except OSError as error:
@@ -149,14 +171,14 @@ class LogDirs:
     def _open(
         self,
         directory: LogDir,
-        key: TopicPartition,
+        found: OnDisk,
         job: recovery.Job,
         config: LogConfig,
         recovered: recovery.Recovered | None,
     ) -> PartitionLog:
         return PartitionLog.open(
             job.directory,
-            *key,
+            *found.key,
             config,
             clean=directory.was_clean,
             recovery_point=job.recovery_point,
@@ -169,10 +191,19 @@ class LogDirs:
             continuous=job.continuous,
         )
 
-    def _refuse_second(self, key: TopicPartition, directory: LogDir) -> None:
+    def _is_only_one(self, found: OnDisk, directory: LogDir, home: Uuid | None) -> bool:
+        """Of two the one at home counts, and the other is set aside."""
         for other in self.dirs:
-            if other is not directory and key in other.logs:
-                raise WrongDirectory(f"{key[0]}-{key[1]} is in both {other.path} and {directory.path}")
+            if other is directory or found.key not in other.logs:
+                continue
+            if home is not None and home == directory.directory_id:
+                other.set_aside(other.logs[found.key])
+            elif home is not None and home == other.directory_id:
+                directory.set_aside_unopened(found)
+                return False
+            else:
+                raise WrongDirectory(f"{found.name} is in both {other.path} and {directory.path}")
+        return True
 
     # -- partitions
 
@@ -180,7 +211,7 @@ class LogDirs:
         """New, empty logs: many at once with one fsync. One that is there already, with the same topic id, is kept."""
         created: dict[TopicPartition, PartitionLog] = {}
         per_dir: dict[LogDir, list[NewPartition]] = {}
-        counts = {each: len(each.logs) for each in self.online}
+        counts = {each: len(each.all_logs()) for each in self.online}
         for new in partitions:
             present = self.get(new.topic, new.partition)
             if present is not None and present.topic_id in (None, new.topic_id):
@@ -220,10 +251,47 @@ class LogDirs:
             files_exist=True,
         )
 
+    def prefer(self, topic: str, partition: int, directory: LogDir) -> None:
+        """Where a partition that does not exist yet is to be made."""
+        if len(self.preferred) < PREFERRED_MAX:
+            self.preferred[topic, partition] = directory
+
+    async def create_future(self, log: PartitionLog, directory: LogDir, topic_id: Uuid, *, now_ms: int) -> PartitionLog:
+        """An empty replica in another directory, to which this one's records will be copied."""
+        start_offset = log.log_start_offset
+        path = f"{directory.path}/{out_of_the_way(log.topic, log.partition, FUTURE_SUFFIX)}"
+        try:
+            try:
+                await directory.flusher.run(lambda: make_directory(path, topic_id, start_offset=start_offset))
+            except asyncio.CancelledError:
+                directory.flusher.run(lambda: shutil.rmtree(path, ignore_errors=True))
+                raise
+            future = PartitionLog.create(
+                path,
+                log.topic,
+                log.partition,
+                log.config,
+                now_ms=now_ms,
+                start_offset=start_offset,
+                producer_id_expiration_ms=self.producer_id_expiration_ms,
+                handles=self.handles,
+                background=directory,
+                topic_id=topic_id,
+                files_exist=True,
+            )
+        except OSError as error:
+            directory.failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
+        directory.future_logs[log.topic, log.partition] = future
+        return future
+
     def _choose(self, new: NewPartition, counts: Mapping[LogDir, int]) -> LogDir:
         if not counts:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
         wanted = next((each for each in counts if each.directory_id == new.directory_id), None)
+        preferred = self.preferred.pop((new.topic, new.partition), None)
+        if wanted is None and preferred is not None and preferred in counts:
+            return preferred
         return wanted or min(counts, key=counts.__getitem__)
 
     def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
@@ -257,7 +325,7 @@ class LogDirs:
     def flush_overdue(self, now_ms: int) -> None:
         """Start flushing the logs whose `flush.ms` has passed."""
         for each in self.online:
-            for log in each.logs.values():
+            for log in each.all_logs():
                 if log.is_flush_overdue(now_ms):
                     log.last_flush_ms = now_ms
                     each.flush_later(log)
@@ -283,17 +351,17 @@ class LogDirs:
             await each.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)
 
 
-async def recover_in_children(jobs: Mapping[TopicPartition, recovery.Job]) -> dict[TopicPartition, recovery.Recovered]:
+async def recover_in_children(jobs: Mapping[OnDisk, recovery.Job]) -> dict[OnDisk, recovery.Recovered]:
     """Scan much data without holding up the loop: processes, because a busy thread would."""
     waiting = deque(sorted(jobs.items(), key=lambda item: item[0]))
-    recovered: dict[TopicPartition, recovery.Recovered] = {}
+    recovered: dict[OnDisk, recovery.Recovered] = {}
     children = max(1, min(len(jobs), RECOVERY_CHILDREN_MAX, (os.cpu_count() or 2) - 1))
     await asyncio.gather(*(recover_in_child(waiting, recovered) for _ in range(children)))
     return recovered
 
 
 async def recover_in_child(
-    waiting: deque[tuple[TopicPartition, recovery.Job]], recovered: dict[TopicPartition, recovery.Recovered]
+    waiting: deque[tuple[OnDisk, recovery.Job]], recovered: dict[OnDisk, recovery.Recovered]
 ) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable,

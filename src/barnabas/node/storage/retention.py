@@ -56,7 +56,7 @@ def delete_while(log: PartitionLog, is_due: Due, high_watermark: int, now_ms: in
     if count == len(log.segments):
         log.roll(now_ms=now_ms)
     if count:
-        log.advance_log_start_offset(end_offset)
+        log.advance_log_start_offset(end_offset, delete_max=limit)
     return count
 
 

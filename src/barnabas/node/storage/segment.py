@@ -262,6 +262,10 @@ class Segment:
         size: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[1] + LOG_OVERHEAD_BYTES
         return size
 
+    def base_offset_at(self, position: int) -> int:
+        offset: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[0]
+        return offset
+
     def next_offset(self) -> int:
         """The offset behind the last whole batch, found from the last index entry on."""
         found = self.base_offset
@@ -348,6 +352,13 @@ class Segment:
             if self._suffix and file.name.endswith(self._suffix):
                 file.rename(file.name.removesuffix(self._suffix))
         self._suffix = ""
+
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory now, under the same names."""
+        self.file.directory = self.transactions.file.directory = directory
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.file.directory = directory
 
     def close(self) -> None:
         for index in (self._offset_index, self._time_index):

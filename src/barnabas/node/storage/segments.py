@@ -19,9 +19,11 @@ from barnabas.node.storage.files import (
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.segment import Segment, TimestampOffset
 from barnabas.node.storage.txn_index import AbortedTransaction
-from barnabas.wire.batch import outline_records, read_header
+from barnabas.wire.batch import Outline, outline_records, read_header
 
 ITERATE_BYTES = 1024 * 1024
+
+Outliner = Callable[[memoryview], Iterator[Outline]]
 
 
 class Segments:
@@ -174,29 +176,18 @@ class Segments:
                 position += header.size
                 offset = header.last_offset + 1
 
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record, from `start_offset` on, that is not earlier than `timestamp`."""
+    def batch_for_timestamp(self, timestamp: int, start_offset: int) -> memoryview | None:
+        """The first batch, with offsets from `start_offset` on, that says to have a record not before `timestamp`."""
         for segment in self.from_offset(start_offset):
-            if segment.largest_timestamp < timestamp:
-                continue
-            for position, header in segment.batches_for_timestamp(timestamp, start_offset):
-                batch = segment.read(position, position + header.size)
-                for record in outline_records(batch):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+            if segment.largest_timestamp >= timestamp:
+                for position, header in segment.batches_for_timestamp(timestamp, start_offset):
+                    return memoryview(segment.read(position, position + header.size))
         return None
 
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp, the first of several."""
+    def batch_of_max_timestamp(self) -> memoryview | None:
         segment = max(self._segments, key=lambda each: each.max_timestamp)
         found = segment.batch_of_max_timestamp()
-        if found is None:
-            return None
-        position, header = found
-        for record in outline_records(segment.read(position, position + header.size)):
-            if record.timestamp == header.max_timestamp:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-        return None
+        return None if found is None else memoryview(segment.read(found[0], found[0] + found[1].size))
 
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
@@ -206,6 +197,28 @@ class Segments:
             if complete:
                 break
         return found
+
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """As `aborted_transactions`, but only as far as a read of `size` bytes reaches: there may be many behind it."""
+        if not any(segment.transactions.exists for segment in self.from_offset(offset)):
+            return []
+        found = self.find(offset, size, upper_bound_offset, True)
+        if found is None:
+            return []
+        segment, _, stop = found
+        if stop < segment.size:
+            upper_bound_offset = min(upper_bound_offset, segment.base_offset_at(stop))
+        return self.aborted_transactions(offset, upper_bound_offset)
+
+
+def first_record(
+    batch: memoryview, timestamp: int, start_offset: int, outline: Outliner = outline_records
+) -> TimestampOffset | None:
+    """The first record of a batch, from `start_offset` on, that is not earlier than `timestamp`."""
+    for record in outline(batch):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, read_header(batch).leader_epoch)
+    return None
 
 
 def log_offset(name: str) -> int | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
+from operator import attrgetter
 from typing import NamedTuple
 
 from barnabas.node.storage.files import PooledFile
 
 ENTRY = struct.Struct(">hqqqq")
 VERSION = 0
+_last_offset = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -63,8 +66,11 @@ class TransactionIndex:
     def collect(self, first_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """Those that overlap the range, and whether later segments need not be asked."""
         found = []
-        for aborted in self.entries() if self.exists else ():
-            if aborted.last_offset >= first_offset and aborted.first_offset < upper_bound_offset:
+        entries = self.entries() if self.exists else []
+        # They stand in the order in which they ended.
+        for slot in range(bisect_left(entries, first_offset, key=_last_offset), len(entries)):
+            aborted = entries[slot]
+            if aborted.first_offset < upper_bound_offset:
                 found.append(aborted)
             if aborted.last_stable_offset >= upper_bound_offset:
                 return found, True

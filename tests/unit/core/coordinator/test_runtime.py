@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,6 +41,9 @@ class Numbers:
         else:
             assert isinstance(record.value, OffsetCommitValue)
             self.numbers[record.key.group] = record.value.offset
+
+    def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
+        return start
 
     def replay_marker(self, marker: Marker) -> None:
         self.markers.append(marker)
@@ -191,8 +195,9 @@ def test_the_latest_value_of_each_key_is_loaded(runtime: ShardRuntime[Numbers]) 
     log = build_batch([Record(0, 0, *encode(number("a", 1))), Record(1, 0, *encode(number("b", 1)))])
     log += build_batch([Record(2, 0, *encode(number("a", 2))), Record(3, 0, *encode(number("b", None)))])
     log += build_batch([Record(4, 0, *encode(number("a", 3)))])
-    loader = Loader(runtime, 0)  # type: ignore[arg-type]
-    loader.feed(bytes(log), high_watermark=4)
+    loader = Loader(runtime, 0)
+    for _ in (*loader.feed(bytes(log), high_watermark=4), *loader.finish()):
+        pass
     assert loader.next_offset == 5
     assert dict(runtime.shard.numbers.items()) == {"a": 3}
     assert dict(runtime.shard.numbers.committed_items()) == {"a": 2}
@@ -204,7 +209,8 @@ def test_records_of_transactions_and_their_markers_are_loaded_in_order(runtime: 
     log = build_batch([Record(0, 0, *encode(number("a", 1)))], producer_id=7, producer_epoch=1, transactional=True)
     marker = Record(1, 0, b"\0\0\0\1", b"\0\0\0\0\0\5")
     log += build_batch([marker], producer_id=7, producer_epoch=1, transactional=True, control=True)
-    Loader(runtime, 0).feed(bytes(log), high_watermark=2)  # type: ignore[arg-type]
+    for _ in Loader(runtime, 0).feed(bytes(log), high_watermark=2):
+        pass
     assert runtime.shard.producers == [Producer(7, 1)]
     assert runtime.shard.markers == [Marker(7, 1, 5, True)]
 

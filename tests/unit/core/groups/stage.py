@@ -45,12 +45,15 @@ class Stage:
         timers = Timers(lambda: self.now_ms)
         shard = GroupShard(timers, lambda: self.settings, lambda: self.now_ms, lambda: f"{next(self._numbers)}")
         self.runtime: ShardRuntime[GroupShard] = ShardRuntime(shard)
-        loader = Loader(self.runtime, 0)  # type: ignore[arg-type]
+        loader = Loader(self.runtime, 0)
         offset = 0
         for batch in self.log:
             records = [Record(offset + index, 0, key, value) for index, (key, value) in enumerate(batch.records)]
             offset += len(records)
-            loader.feed(bytes(build_batch(records)), high_watermark=self.end_offset)
+            for _ in loader.feed(bytes(build_batch(records)), high_watermark=self.end_offset):
+                pass
+        for _ in loader.finish():
+            pass
         decision = shard.loaded()
         if decision is not None:
             self.runtime.accept(decision)

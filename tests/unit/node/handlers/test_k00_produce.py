@@ -17,7 +17,7 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.records.metadata import PartitionRecord, TopicRecord
+from barnabas.wire.records.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 NOW_MS = 1_700_000_000_000
@@ -115,6 +115,21 @@ def test_a_follower_that_is_too_slow_is_a_timeout(tmp_path: Path) -> None:
         assert only(await handle(context(), request(timeout_ms=1), node)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_that_is_deleted_while_its_followers_are_waited_for_is_an_error(tmp_path: Path, version: int) -> None:
+    async def scenario() -> Any:
+        hosted = Hosted(tmp_path)
+        asked = request()
+        asked.topic_data[0].topic_id = TOPIC_ID
+        waiting = asyncio.ensure_future(handle(context(version), asked, hosted))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        hosted.image.replay_all([RemoveTopicRecord(topic_id=TOPIC_ID)])
+        hosted.partition.retire()
+        return only(await waiting)
+
+    assert asyncio.run(scenario()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_too_few_in_sync_replicas_are_found_before_and_after_the_append(tmp_path: Path) -> None:

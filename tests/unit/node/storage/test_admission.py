@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.node.storage.admission import RecordsRefused, admit
+from barnabas.node.storage.admission import (
+    RECORD_ERRORS_MAX,
+    Opening,
+    RecordsRefused,
+    TooMuchAtOnce,
+    admit,
+    open_batch,
+)
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.wire.batch import Record, assemble, build_batch, decode_records, read_header, validate
 from barnabas.wire.compression import Compression
@@ -140,3 +147,46 @@ def test_the_producer_s_bytes_are_kept_as_they_are(batch: Callable[..., bytearra
         sent = batch(5, compression=codec)
         view, _ = admit(sent, "orders-0", LogConfig(), NOW_MS)
         assert view.obj is sent
+
+
+NONE, ZSTD = Compression.NONE, Compression.ZSTD
+COMPACTED = {"cleanup_policy": ("compact",)}
+
+
+def many(count: int, codec: Compression, *, value: bytes = b"", key: bytes | None = b"k") -> bytes:
+    return bytes(build_batch([Record(i, NOW_MS, key, value) for i in range(count)], compression=codec))
+
+
+@pytest.mark.parametrize(
+    ("batch", "configs"),
+    [
+        (many(1001, NONE), COMPACTED),
+        (many(1001, ZSTD), COMPACTED),
+        (many(3, ZSTD, value=bytes(1 << 20)), COMPACTED),
+        (many(3, ZSTD, value=bytes(1 << 20)), {"compression_type": "gzip"}),
+        (many(1001, ZSTD), {"message_timestamp_before_max_ms": 10_000}),
+        (many(1001, ZSTD), {"message_timestamp_after_max_ms": -1}),
+    ],
+)
+def test_a_batch_that_would_hold_up_the_loop_is_opened_elsewhere(batch: bytes, configs: dict[str, object]) -> None:
+    config = LogConfig(**configs)  # type: ignore[arg-type]
+    with pytest.raises(TooMuchAtOnce):
+        admit(batch, "orders-0", config, NOW_MS, Opening.ELSEWHERE)
+    if "message_timestamp_after_max_ms" in configs:
+        with pytest.raises(RecordsRefused):
+            open_batch(memoryview(batch), "orders-0", config, NOW_MS)
+    else:
+        opened = open_batch(memoryview(batch), "orders-0", config, NOW_MS)
+        view, _ = admit(opened, "orders-0", config, NOW_MS, Opening.DONE)
+        assert list(decode_records(view)) == list(decode_records(batch))
+
+
+def test_a_batch_that_nobody_opens_is_never_too_much() -> None:
+    admit(many(1001, ZSTD), "orders-0", LogConfig(), NOW_MS, Opening.ELSEWHERE)
+    admit(many(1000, ZSTD), "orders-0", LogConfig(**COMPACTED), NOW_MS, Opening.ELSEWHERE)  # type: ignore[arg-type]
+
+
+def test_the_list_of_bad_records_has_an_end() -> None:
+    refused = refusal(many(RECORD_ERRORS_MAX + 10, ZSTD, key=None), **COMPACTED)
+    assert isinstance(refused, RecordsRefused)
+    assert len(refused.record_errors) == RECORD_ERRORS_MAX

@@ -388,6 +388,16 @@ def test_flush_messages_asks_for_a_sync(create: Create, batch: Build) -> None:
     assert not log.is_flush_overdue(NOW_MS + 100)
 
 
+def test_a_duplicate_is_not_answered_before_its_original_is_on_the_disk(create: Create, batch: Build) -> None:
+    log = create(flush_messages=1)
+    first = log.append(batch(2, pid=7), leader_epoch=0, now_ms=NOW_MS)
+    again = log.append(batch(2, pid=7), leader_epoch=0, now_ms=NOW_MS)
+    assert (first.flush_due, again.duplicate, again.flush_due) == (True, True, True)
+    log.flush()
+    again = log.append(batch(2, pid=7), leader_epoch=0, now_ms=NOW_MS)
+    assert (again.duplicate, again.flush_due) == (True, False)
+
+
 def test_a_full_disk_leaves_the_file_as_it_was_and_takes_the_directory_offline(
     create: Create, batch: Build, monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:

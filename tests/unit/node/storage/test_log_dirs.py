@@ -410,3 +410,57 @@ def test_a_damaged_checkpoint_costs_a_longer_scan_and_nothing_else(tmp_path: Pat
         assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
 
     run(scenario)
+
+
+def test_a_deleted_partition_touches_nothing_of_the_one_that_follows_under_its_name(
+    tmp_path: Path, batch: Build
+) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        (old,) = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        append(old, batch(10))
+        old.roll(now_ms=NOW_MS)
+        append(old, batch(10, value=b"old"))
+        being_sent = old.fetch(10, 1 << 20, upper_bound_offset=20, min_one_batch=True, eager_bytes=0)
+        sent = old.read(10, 1 << 20)
+        dirs.delete_partitions([old])
+        follows = new()._replace(topic_id=Uuid.random())
+        (young,) = await dirs.create_partitions([follows], now_ms=NOW_MS)
+        young.log_end_offset = 10  # its second segment has the name of the old one's
+        young.roll(now_ms=NOW_MS)
+        append(young, batch(10, value=b"new"))
+        assert isinstance(being_sent, files.FileRange)
+        assert being_sent.read(0, len(being_sent)) == sent
+        before = sorted(path.name for path in Path(young.directory).iterdir())
+        for segment in old.segments:
+            for file in segment.files():
+                file.fileno()
+        assert sorted(path.name for path in Path(young.directory).iterdir()) == before
+        await dirs.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_flush_that_was_asked_for_before_a_deletion_makes_no_files_in_the_directory_that_follows(
+    tmp_path: Path, batch: Build
+) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        (old,) = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        append(old, batch(10))
+        old.roll(now_ms=NOW_MS)
+        dirs.delete_partitions([old])
+        directory = dirs.dirs[0]
+        directory.make_directories([new()._replace(topic_id=Uuid.random())])
+        with pytest.raises(KafkaError):
+            await directory.sync(old)
+        assert sorted(path.name for path in (tmp_path / "orders-0").iterdir()) == [
+            "00000000000000000000.log",
+            "partition.metadata",
+        ]
+        assert directory.offline is None
+        await dirs.close(clean=False)
+
+    run(scenario)

@@ -129,8 +129,8 @@ def test_a_missing_index_is_rebuilt_even_after_a_clean_stop(
     assert index_bytes(directory) == written
 
 
-def test_corruption_in_one_segment_removes_the_later_ones(
-    create: Create, reopen: Create, batch: Build, directory: Path
+def test_corruption_in_one_segment_removes_the_later_ones_and_is_told(
+    create: Create, reopen: Create, batch: Build, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = create(segment_bytes=20_000)
     fill(log, batch, 40)
@@ -140,8 +140,11 @@ def test_corruption_in_one_segment_removes_the_later_ones(
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
+    size = sum(each.stat().st_size for each in directory.glob("*.log"))
     again = reopen(clean=False, segment_bytes=20_000)
     assert again.log_end_offset == bases[2] - 10
+    [told] = caplog.messages
+    assert f"{size - again.size_bytes} bytes are removed, it ends at offset {bases[2] - 10}: " in told
     assert [segment.base_offset for segment in again.segments] == bases[:2]
     assert max(directory.glob("*.snapshot")).name == f"{bases[2] - 10:020d}.snapshot"
     assert [producer.last_sequence for producer in again.active_producers()] == [bases[2] - 11]

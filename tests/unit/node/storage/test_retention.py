@@ -134,8 +134,8 @@ def test_a_round_takes_many_segments_in_small_helpings(create: Create, batch: Bu
 def test_a_start_moved_over_many_segments_leaves_the_rest_of_them_to_the_rounds(create: Create, batch: Build) -> None:
     log = filled(create, batch, segments=40)
     log.advance_log_start_offset(700)
-    assert (log.log_start_offset, len(log.segments)) == (700, 24)
-    assert [retain(log) for _ in range(3)] == [16, 3, 0]
+    assert (log.log_start_offset, len(log.segments)) == (700, 36)
+    assert [retain(log) for _ in range(3)] == [16, 15, 0]
     assert log.segments.first_offset == 700
     log.config = LogConfig(retention_ms=-1)
     assert log.read(700, 1 << 20)

@@ -10,7 +10,7 @@ import pytest
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import ABORT_MARKER, COMMIT_MARKER
-from barnabas.wire.batch import Record, build_batch
+from barnabas.wire.batch import Record, build_batch, iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
@@ -114,3 +114,22 @@ def test_open_transactions_and_aborted_ones_survive_a_crash(create: Create, reop
     assert log.last_stable_offset(log.log_end_offset) == 5
     log.close(clean=True)
     assert reopen(clean=True).aborted_transactions(0, 5) == [(8, 2, 3, 0)]
+
+
+def test_a_read_is_told_of_the_aborted_transactions_it_reaches_and_not_of_all_behind_it(
+    create: Create, batch: Build
+) -> None:
+    log = create(segment_bytes=2000)
+    for number in range(100):
+        append(log, batch(1, pid=number, transactional=True))
+        end(log, number, ABORT_MARKER, epoch=1)
+    assert len(log.segments) > 3
+    for offset, producers in ((0, [0, 1]), (1, [0, 1, 2]), (100, [50, 51])):
+        size = len(log.read(offset, 330, upper_bound_offset=200))
+        assert size > 0
+        found = log.aborted_in_read(offset, size, 200)
+        last_read = max(header.last_offset for _, header in iterate_batches(log.read(offset, 330)))
+        assert [each.producer_id for each in found] == producers
+        assert found[-1].first_offset <= last_read < found[-1].first_offset + 3
+    assert log.aborted_in_read(0, 1 << 20, 1) == log.aborted_transactions(0, 1)
+    log.close(clean=False)

@@ -7,6 +7,7 @@ It ends with its input, and with the node.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -73,6 +74,7 @@ def answer(job: Job) -> Message:
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
     os.nice(NICENESS)
+    gc.disable()  # nothing here refers to itself, and there are millions of tuples to look through
     for line in sys.stdin:
         tell(answer(Job.decode(line)))
 

@@ -31,6 +31,7 @@ class CleanerProcess:
         if self._child is None or self._child.returncode is not None:
             self._child = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # nothing in the current directory is to be taken for a module
                 "-m",
                 MODULE,
                 str(os.getpid()),

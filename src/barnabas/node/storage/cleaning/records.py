@@ -8,7 +8,6 @@ relative to it, are written anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from barnabas.wire.batch import (
     COMPRESSION_MASK,
@@ -34,12 +33,9 @@ class Uncleanable(Exception):
     """The log holds something that cannot be cleaned; it is left as it is."""
 
 
-class Outline(NamedTuple):
-    start: int
-    end: int
-    offset_delta: int
-    key: bytes | None
-    has_value: bool
+# Where it begins and ends, its offset behind the base offset, its key, and whether it has a value. A bare tuple, since
+# a cleaner makes one for every record there is.
+Outline = tuple[int, int, int, bytes | None, bool]
 
 
 def payload_of(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
@@ -49,7 +45,7 @@ def payload_of(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
 def outline(payload: bytes, count: int) -> list[Outline]:
     """All records; varints of one and two bytes, which nearly all are, are read in place."""
     found: list[Outline] = []
-    add, make = found.append, Outline._make
+    add = found.append
     end = 0
     try:
         for _ in range(count):
@@ -58,8 +54,8 @@ def outline(payload: bytes, count: int) -> list[Outline]:
             if byte < 0x80:
                 end = at + 1 + (byte >> 1)
                 at += 2
-            elif payload[at + 1] < 0x80:
-                end = at + 2 + ((byte & 0x7F | payload[at + 1] << 7) >> 1)
+            elif (second := payload[at + 1]) < 0x80:
+                end = at + 2 + ((byte & 0x7F | second << 7) >> 1)
                 at += 3
             else:
                 length, at = read_varint(payload, at)
@@ -86,10 +82,9 @@ def outline(payload: bytes, count: int) -> list[Outline]:
                     length, at = read_varint(payload, at)
                 key = payload[at : at + length]
                 at += length
-            has_value = payload[at] != 1
             if at >= end:
                 raise ValueError(f"a record of {end - start} bytes whose key ends behind it")
-            add(make((start, end, offset_delta, key, has_value)))
+            add((start, end, offset_delta, key, payload[at] != 1))
     except (IndexError, ValueError) as error:
         raise Uncleanable(f"records cannot be read: {error}") from error
     if end > len(payload):
@@ -105,7 +100,7 @@ def rebuilt(header: BatchHeader, payload: bytes, kept: Sequence[Outline], horizo
     else:
         max_timestamp = max(base_timestamp + timestamp_delta(payload, each)[0] for each in kept)
     if horizon_ms is None:
-        records = b"".join([payload[each.start : each.end] for each in kept])
+        records = b"".join([payload[start:end] for start, end, *_ in kept])
     else:
         records = b"".join([moved(payload, each, base_timestamp - horizon_ms) for each in kept])
         header = header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_FLAG)
@@ -121,7 +116,7 @@ def emptied(header: BatchHeader) -> bytearray:
 
 def timestamp_delta(payload: bytes, record: Outline) -> tuple[int, int, int]:
     """Its value, and where it begins and ends."""
-    _, at = read_varint(payload, record.start)
+    _, at = read_varint(payload, record[0])
     start = at + 1
     delta, end = read_varint(payload, start)
     return delta, start, end
@@ -132,7 +127,7 @@ def moved(payload: bytes, record: Outline, by_ms: int) -> bytearray:
     delta, start, end = timestamp_delta(payload, record)
     body = bytearray(payload[start - 1 : start])
     append_varint(body, delta + by_ms)
-    body += payload[end : record.end]
+    body += payload[end : record[1]]
     whole = bytearray()
     append_varint(whole, len(body))
     return whole + body

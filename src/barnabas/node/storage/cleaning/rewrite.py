@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from barnabas.node.storage.cleaning.choice import SegmentSizes, group_segments
 from barnabas.node.storage.cleaning.job import CleanedGroup, Finished, Job
+from barnabas.node.storage.cleaning.marks import SURVIVES, SURVIVING_TOMBSTONE, Marks, surviving
 from barnabas.node.storage.cleaning.offset_map import OffsetMap
 from barnabas.node.storage.cleaning.output import CleanedSegment
 from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, outline, payload_of, rebuilt
@@ -34,6 +35,7 @@ from barnabas.wire.batch import BatchHeader
 from barnabas.wire.errors import KafkaError
 
 OTHER_MARKER = -1
+MARKS_SHARE, MARKS_MIN = 4, 100_000
 
 Read = tuple[BatchHeader, memoryview, int]
 
@@ -46,6 +48,10 @@ class Cleaning:
         self._throttle = throttle
         dirty_offsets = job.first_uncleanable_offset - job.first_dirty_offset
         self.map = OffsetMap(job.dedupe_bytes, job.load_factor, dirty_offsets)
+        # A byte for each offset, unless these are so many that they would count beside the table.
+        self._marks: Marks | None = None
+        if dirty_offsets <= max(job.dedupe_bytes // MARKS_SHARE, MARKS_MIN):
+            self._marks = Marks(job.first_dirty_offset, job.first_uncleanable_offset)
         self.result = Finished(end_offset=job.first_dirty_offset)
 
     def run(self) -> Finished:
@@ -56,6 +62,8 @@ class Cleaning:
         result = self.result
         result.end_offset = self.map.latest_offset + 1
         result.keys = self.map.size
+        if self._marks is not None:
+            self._marks.decide(self.map.offsets(), result.end_offset)
         result.map_s = time.perf_counter() - began
         if result.end_offset <= start:
             raise Uncleanable(
@@ -116,14 +124,10 @@ class Cleaning:
             return True
         if transactions.batch_is_aborted(header):
             return True
-        table, start, base_offset = self.map, self.job.first_dirty_offset, header.base_offset
-        put, keys_max = table.put, table.keys_max
-        for _, _, delta, key, _ in outline(payload_of(view, at, header), header.records_count):
-            if key is not None and base_offset + delta >= start:
-                if table.size >= keys_max:
-                    return False
-                put(key, base_offset + delta)
-        return True
+        records = outline(payload_of(view, at, header), header.records_count)
+        if self._marks is not None:
+            self._marks.note_tombstones(records, header.base_offset)
+        return self.map.put_all(records, header.base_offset, self.job.first_dirty_offset)
 
     # Writing anew
 
@@ -184,9 +188,24 @@ class Cleaning:
             self._keep(header, payload, outline(payload, header.records_count), self._new_horizon_ms(), output)
 
     def _rewrite_records(self, header: BatchHeader, view: memoryview, at: int, output: CleanedSegment) -> None:
-        payload = payload_of(view, at, header)
-        records = outline(payload, header.records_count)
-        kept, has_tombstone = self._surviving(header, records)
+        marks = None
+        if self._marks is not None and header.delete_horizon_ms is None:
+            marks = self._marks.of(header.base_offset, header.last_offset)
+        if marks is None:
+            payload = payload_of(view, at, header)
+            records = outline(payload, header.records_count)
+            kept, has_tombstone = self._surviving(header, records)
+        else:
+            values, has_tombstone = marks.count(SURVIVES), SURVIVING_TOMBSTONE in marks
+            if values == header.records_count:
+                self._keep_whole(header, view, at, output)
+                return
+            if not values and not has_tombstone:
+                self._keep_empty(header, output)
+                return
+            payload = payload_of(view, at, header)
+            records = outline(payload, header.records_count)
+            kept = surviving(records, marks)
         if not kept:
             self._keep_empty(header, output)
             return
@@ -198,17 +217,19 @@ class Cleaning:
 
     def _surviving(self, header: BatchHeader, records: list[Outline]) -> tuple[list[Outline], bool]:
         """The records that are the latest of their key, without tombstones whose time is over."""
-        latest, base_offset = self.map.get, header.base_offset
+        latest, base_offset = self.map.getter(), header.base_offset
         horizon_ms = header.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self.job.now_ms < horizon_ms
         kept: list[Outline] = []
         has_tombstone = False
         for record in records:
             _, _, delta, key, has_value = record
-            if key is None or not (has_value or tombstones_stay) or base_offset + delta < latest(key):
+            if key is None or not (has_value or tombstones_stay):
                 continue
-            kept.append(record)
-            has_tombstone = has_tombstone or not has_value
+            found = latest(key)
+            if found is None or base_offset + delta >= found:
+                kept.append(record)
+                has_tombstone = has_tombstone or not has_value
         return kept, has_tombstone
 
     def _new_horizon_ms(self) -> int:
