@@ -1,7 +1,7 @@
 """A partition's log: batches in, batches out, offsets in between.
 
 Everything here is called on the event loop and touches the page cache only; what waits for a disk (fsync, removal of
-files) is handed to `Background`. Offsets: `log_start_offset` <= `recovery_point` and high watermark <=
+files) is handed to `Background`. Offsets: `log_start_offset`, `recovery_point` and high watermark are not above
 `log_end_offset`; what is below the recovery point survives a crash as it is, the rest is scanned after one.
 """
 
@@ -560,10 +560,12 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
         self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
+        # Not to the new start itself: segments below it that are still there may come back after a crash, and are to be
+        # whole then.
+        self.recovery_point = max(self.recovery_point, min(offset, self.segments.first_offset))
         return True
 
     def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
