@@ -157,14 +157,18 @@ class Cluster:
                 raise TimedOut(f"The coordinator of {kind} {key} did not take {api_name(type(request))}: {why}")
 
     def metadata(
-        self, topics: Iterable[str] | None = None, *, allow_auto_topic_creation: bool = False
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        allow_auto_topic_creation: bool = False,
+        timeout_ms: int | None = None,
     ) -> ClusterMetadata:
         """All topics, or those named (none of them: brokers only). A topic's own error is in its entry."""
         from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=allow_auto_topic_creation)
-        answer = self.ask(request)
+        answer = self._ask(self._any_connection, request, None, None, Attempts(self.settings, timeout_ms))
         if answer.error_code:
             raise Refused(answer.error_code, "The cluster's metadata was refused")
         found = metadata_from(answer)
@@ -179,7 +183,7 @@ class Cluster:
         attempts = Attempts(self.settings)
         found: dict[TopicPartition, OffsetAt] = {}
         missing = dict(wanted)
-        self._know_topics({topic for topic, _ in missing})
+        self.know_topics({topic for topic, _ in missing})
         while missing:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
             for (topic, partition), timestamp in missing.items():
@@ -201,8 +205,12 @@ class Cluster:
     def connection(self, node_id: int) -> Connection:
         """The connection to a node, made if there is none. Several requests may be in flight on it."""
         known = self._by_node.get(node_id)
-        if known is not None and not known.closed:
-            return known
+        if known is None or known.closed:
+            known = self._by_node[node_id] = self.new_connection(node_id)
+        return known
+
+    def new_connection(self, node_id: int) -> Connection:
+        """One of the caller's own, who closes it: for answers that are long in coming."""
         if node_id not in self._brokers:
             self._refresh_nodes()
         broker = self._brokers.get(node_id)
@@ -234,9 +242,16 @@ class Cluster:
 
     def topic(self, name: str) -> TopicMetadata:
         """As last seen; asked for if it never was, or was forgotten."""
-        if name not in self._topics:
-            self.metadata([name])
+        self.know_topics({name})
+        return self.known_topic(name)
+
+    def known_topic(self, name: str) -> TopicMetadata:
         return self._topics.get(name) or TopicMetadata(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, {})
+
+    def know_topics(self, names: set[str], *, timeout_ms: int | None = None) -> None:
+        """Asks in one request for those that were not seen yet, or were forgotten."""
+        if unknown := names - self._topics.keys():
+            self.metadata(sorted(unknown), timeout_ms=timeout_ms)
 
     def forget_leader(self, topic: str) -> None:
         """The next question about this topic is asked of the cluster."""
@@ -295,11 +310,11 @@ class Cluster:
         if idle:
             return max(idle, key=lambda one: one.last_used)
         problems = []
-        for broker in self._brokers.values():
+        for broker in list(self._brokers.values()):
             if broker.id in self._by_node and self._by_node[broker.id] in usable:
                 continue  # busy
             try:
-                return self._connect_to(broker)
+                return self.connection(broker.id)
             except (BrokerUnreachable, TimedOut) as error:
                 problems.append(str(error).rstrip("."))
         for address in self.settings.bootstrap_servers:
@@ -320,7 +335,7 @@ class Cluster:
     def _connect_to(self, broker: BrokerNode) -> Connection:
         address = (broker.host, broker.port)
         try:
-            self._by_node[broker.id] = connection = self._connect(address, broker.id)
+            return self._connect(address, broker.id)
         except BrokerUnreachable as error:
             if address in self.settings.bootstrap_servers:
                 raise
@@ -328,7 +343,6 @@ class Cluster:
             raise BrokerUnreachable(
                 f"{str(error).rstrip('.')} (the address that node {broker.id} advertises; asked was {servers})."
             ) from None
-        return connection
 
     def _controller_connection(self) -> Connection:
         if self._controller_id not in self._brokers:
@@ -360,10 +374,6 @@ class Cluster:
                     self._bootstrap.node_id = broker.id
                     self._by_node[broker.id], self._bootstrap = self._bootstrap, None
                     break
-
-    def _know_topics(self, names: set[str]) -> None:
-        if unknown := names - self._topics.keys():
-            self.metadata(sorted(unknown))
 
     def _find_coordinator(self, kind: CoordinatorKind, key: str) -> tuple[int, ErrorCode, str | None]:
         from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
