@@ -206,7 +206,7 @@ class Node:
         log_config = MetadataLogConfig(
             segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
         )
-        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock, clean=self._metadata_dir.was_clean)
+        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock)
         self.controller = Controller(
             loaded,
             metadata_log,
