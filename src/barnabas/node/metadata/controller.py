@@ -218,7 +218,8 @@ class Controller:
                 while self._unwritten:
                     self._in_flight = self._next_group()
                     await self._write_group(self._in_flight)
-                self._snapshotting.proceed(self.image, self._voters)
+                if self.failure is None:  # else nobody knows what of the log is on the disk
+                    self._snapshotting.proceed(self.image, self._voters)
             except OSError as error:
                 self._revert(error)
             except Exception as error:
