@@ -139,6 +139,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         if recovered is not None and recovered.cut:
             end, removed = log.log_end_offset, recovered.truncated_bytes
             logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
+        if recovered is not None and recovered.damage:
+            logger.error("%s: what is damaged below the recovery point is left: %s", log.name, recovered.damage)
         return log
 
     def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
