@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
@@ -30,6 +30,7 @@ from barnabas.wire.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     iterate_batches,
+    pack_batch,
     read_header,
     set_timestamp,
     validate,
@@ -318,6 +319,15 @@ class PartitionLog:
         if not placed:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"An append to {self.name} without a record batch")
         return self._write(view, placed, now_ms, now_ms if log_append_time else NO_TIMESTAMP)
+
+    def append_records(
+        self, records: Sequence[tuple[bytes, bytes | None]], *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Keys and values of a coordinator of ours, as one batch: it is made here, so there is nothing to check."""
+        batch, header = pack_batch(records, now_ms, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        if self._config.log_append_time:
+            return self._append_own(batch, leader_epoch, now_ms, Origin.COORDINATOR)
+        return self._write(memoryview(batch), [(0, header)], now_ms, NO_TIMESTAMP, stamp=False)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""
