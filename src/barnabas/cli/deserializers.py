@@ -6,6 +6,7 @@ object's address, here the bytes themselves are printed.
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 import struct
@@ -40,7 +41,7 @@ def _encoding(properties: Mapping[str, str], key: bool) -> str:
     own = "key.deserializer.encoding" if key else "value.deserializer.encoding"
     name = properties.get(own) or properties.get("deserializer.encoding") or properties.get("encoding") or "utf-8"
     try:
-        b"".decode(name)
+        codecs.lookup(name)
     except LookupError:
         raise UnknownDeserializer(f"The encoding {name} is not known.") from None
     return name
