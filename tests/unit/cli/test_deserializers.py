@@ -41,7 +41,7 @@ def test_strings_have_the_encoding_that_is_asked_for() -> None:
 
 
 def test_an_unknown_deserializer_is_told_with_the_known_ones() -> None:
-    with pytest.raises(UnknownDeserializer, match="Nope.*Double"):
+    with pytest.raises(UnknownDeserializer, match=r"Nope.*Double"):
         deserializer("Nope", {}, key=False)
 
 

@@ -48,7 +48,7 @@ def test_errors_may_be_ignored() -> None:
 
 
 def test_separators_must_be_told_apart() -> None:
-    with pytest.raises(ToolFailed, match="headers.delimiter and headers.separator may not be equal"):
+    with pytest.raises(ToolFailed, match=r"headers\.delimiter and headers.separator may not be equal"):
         reader(headers_delimiter=",")
-    with pytest.raises(ToolFailed, match="null.marker and key.separator may not be equal"):
+    with pytest.raises(ToolFailed, match=r"null\.marker and key.separator may not be equal"):
         reader(null_marker="\t", key_separator="\t")

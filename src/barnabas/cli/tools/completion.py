@@ -119,8 +119,8 @@ def _of_tool(parser: Parser, before: list[str], current: str) -> list[str]:
     options = [*parser.options, *(command.options if command else ()), HELP, VERSION]
     named, equals, begun = current.partition("=")
     if current.startswith("-") and equals:
-        found = _named(options, named)
-        return [f"{named}={value}" for value in _values(found, before, begun)] if found else []
+        option = _named(options, named)
+        return [f"{named}={value}" for value in _values(option, before, begun)] if option else []
     if before and (last := _named(options, before[-1])) is not None and last.takes is not None:
         return _values(last, before, current)
     if current.startswith("-"):
