@@ -170,6 +170,10 @@ class Parsed:
         return f"[{self._options[name].name}]"
 
 
+def _names(options: Sequence[Option]) -> set[str]:
+    return {name.lstrip("-") for option in options for name in option.names}
+
+
 class _Parse:
     def __init__(self, parser: Parser, arguments: Sequence[str]) -> None:
         self.parser = parser
@@ -219,7 +223,7 @@ class _Parse:
             raise UsageError(f"unrecognized arguments: '{self.parsed.rest[0]}'")
 
     def _option(self, word: str) -> None:
-        spelled, equals, value = word.partition("=")
+        spelled, equals, value = self._attached(word) or word.partition("=")
         option = self._find(spelled)
         if option is HELP:
             raise HelpWanted(self.parser, self.command)
@@ -238,6 +242,14 @@ class _Parse:
         else:
             self._add(option, self.words[self.at])
             self.at += 1
+
+    def _attached(self, word: str) -> tuple[str, str, str] | None:
+        """`-K:` is `-K :` where there is an option of one letter that takes a value, and no longer one of that name."""
+        options = [*(self.command.options if self.command else ()), *self.parser.all_options()]
+        if word.startswith("--") or len(word) < 3:
+            return None
+        short = next((each for each in options if word[:2] in each.names and each.takes is not None), None)
+        return None if short is None or word[1:].partition("=")[0] in _names(options) else (word[:2], "=", word[2:])
 
     def _add_many(self, option: Option) -> None:
         start = self.at
