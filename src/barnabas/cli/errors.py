@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class UsageError(Exception):
     """The user's mistake: one sentence, exit code 1."""
+
+
+class ToolFailed(Exception):
+    """What was asked for could not be done: one sentence to stderr and the tool's exit code."""
+
+    def __init__(self, sentence: str, exit_code: int = 1) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
