@@ -50,7 +50,7 @@ class Columns(NamedTuple):
 class Records(NamedTuple):
     """The uncompressed records of one batch to be."""
 
-    count: int
+    rows: int
     payload: memoryview
 
 
@@ -63,7 +63,7 @@ def encode_records(columns: Columns, ends: Numbers, batch_bytes: int) -> Iterato
     starts = np.concatenate([np.zeros(1, np.int64), cuts[:-1]])
     joined = join_records(columns, np.arange(len(sizes)) - np.repeat(starts, cuts - starts))
     offsets, data = spans(joined)
-    view = memoryview(data)
+    view = memoryview(data.data)
     owners = np.searchsorted(ends, starts, side="right")
     for start, cut, owner in zip(starts.tolist(), cuts.tolist(), owners.tolist(), strict=True):
         yield owner, Records(cut - start, view[offsets[start] : offsets[cut]])
@@ -201,13 +201,13 @@ def record_batch(
         magic=2,
         crc=0,
         attributes=compression | (TRANSACTIONAL_FLAG if transactional else 0),
-        last_offset_delta=records.count - 1,
+        last_offset_delta=records.rows - 1,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        records_count=records.count,
+        records_count=records.rows,
     )
     packed = records.payload if compression is Compression.NONE else compress(records.payload, compression, level)
     return assemble(header, packed)

@@ -49,7 +49,7 @@ def mix_tails(hashes: Hashes, data: npt.NDArray[np.uint8], starts: Any, lengths:
 
 
 def words_at(data: npt.NDArray[np.uint8], positions: Any) -> Hashes:
-    word = data[positions].astype(np.uint32)
+    word: Hashes = data[positions].astype(np.uint32)
     for byte in (1, 2, 3):
         word |= data[positions + byte].astype(np.uint32) << np.uint32(8 * byte)
     return word

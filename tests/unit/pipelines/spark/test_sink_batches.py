@@ -61,7 +61,7 @@ def test_batches_read_back_are_the_rows(
         assert (head.producer_id, head.producer_epoch, head.base_sequence) == (7, 3, 5)
         assert head.is_transactional
         decoded = decode_records(batch)
-        assert [record.offset for record in decoded] == list(range(records.count))
+        assert [record.offset for record in decoded] == list(range(records.rows))
         found[owner] += decoded
     assert [(record.key, record.value, record.headers, record.timestamp) for record in found[0] + found[1]] == [
         (key, value, tuple(header or ()) if with_headers else (), 1_700_000_000_000)
