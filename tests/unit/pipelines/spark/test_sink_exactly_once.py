@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.transactions import Transaction
 from barnabas.pipelines.spark.sink_digest import Digest
 from barnabas.pipelines.spark.sink_exactly_once import Message, Prepared, SinkError, Skipped, Trace, Turn, to_commit
+from barnabas.pipelines.spark.sink_transactions import Transaction
 
 
 def turn(task: int) -> Turn:
