@@ -1,223 +1,246 @@
-"""Transactions in pieces: one process begins and fills a transaction, another one ends it.
+"""Transactions that one process prepares and another may end.
 
-A transaction is known by its transactional id, producer id and epoch, which travel as plain values. Requests stay in
-the versions in which ending a transaction leaves the epoch alone: so a commit that was answered by nobody can be sent
-again by whoever holds the three values, and is answered as the first one was.
+    prepared = init_transactions(cluster, "id", timeout_ms=60_000)      fences and ends what went before
+    with TransactionalProducer(settings, prepared) as producer:
+        producer.send(...); producer.commit_offsets(...); producer.flush()
+    end_transaction(cluster, prepared, commit=True)                     here, or wherever `prepared` was sent to
 
-    begin(id) ends what a former holder of the id left open, and shuts it out by a new epoch
-    add_partitions, then batches produced by a BatchSender; add_offset for an offset that becomes committed with them
-    end(transaction, commit=True | False)
+A transaction is its id, producer id and epoch. It is spoken of in the versions in which the end of a transaction does
+not raise the epoch (AddPartitionsToTxn 3, Produce 11, TxnOffsetCommit 4, EndTxn 4): so the end can be asked for twice,
+and by somebody who was not there before. Whoever initializes the same id again fences this one: its every request is
+then refused with PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
-from barnabas.client.cluster import Cluster, CoordinatorKind
-from barnabas.client.errors import Refused, TimedOut, known_code
+from barnabas.client.accumulator import Callback
+from barnabas.client.cluster import Attempts, Cluster, CoordinatorKind, error_codes
+from barnabas.client.errors import Refused, TimedOut, TransactionFailed
 from barnabas.client.metadata import TopicPartition
+from barnabas.client.offsets import CommittedOffset, grouped
+from barnabas.client.producer import Delivery, Headers, Producer
+from barnabas.client.producer_settings import ProducerSettings
+from barnabas.client.settings import ClientSettings
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from barnabas.wire.messages.end_txn import EndTxnRequest
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
+from barnabas.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from barnabas.wire.schema import Request
 
-# The newest versions of clients that name partitions before they write to them and keep their epoch at the end.
-ADD_PARTITIONS_VERSION_MAX = 3
-ADD_OFFSETS_VERSION_MAX = 3
-OFFSET_COMMIT_VERSION_MAX = 4
-END_VERSION_MAX = 4
-OFFSET_FETCH_VERSION_MAX = 9  # the last that names topics instead of their ids
-
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.002, 0.1
-STILL_ENDING = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
-UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
-NOT_HEARD_OF = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-FENCED = frozenset(
+ADD_PARTITIONS_VERSION = 3
+TXN_OFFSET_COMMIT_VERSION = 4
+END_TXN_VERSION = 4
+# The former transaction of the id is being ended, or a partition is not known everywhere yet.
+PASSING = frozenset(
     {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
     }
 )
 
-Answer = TypeVar("Answer")
 
+class PreparedTransaction(NamedTuple):
+    """All that is needed to end it."""
 
-class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
-    epoch: int
+    producer_epoch: int
 
 
-class CommittedOffset(NamedTuple):
-    offset: int
-    metadata: str
+class ListedTransaction(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def init_transactions(cluster: Cluster, transactional_id: str, *, timeout_ms: int = 60_000) -> PreparedTransaction:
+    """A new epoch of this id. An older transaction of it that is open is aborted, one that is being committed stays."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    answer = _ask(cluster, "transaction", transactional_id, request, None, f"Transactional id {transactional_id}")
+    return PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+
+def end_transaction(cluster: Cluster, prepared: PreparedTransaction, *, commit: bool) -> None:
+    """Once more is allowed, with the same end. Raises Refused if it was fenced, timed out, or ended the other way."""
+    request = EndTxnRequest(
+        transactional_id=prepared.transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        committed=commit,
+    )
+    what = f"The transaction of {prepared.transactional_id} was not {'committed' if commit else 'aborted'}"
+    _ask(cluster, "transaction", prepared.transactional_id, request, END_TXN_VERSION, what)
+
+
+def list_transactions(cluster: Cluster, prefix: str = "", *, states: Iterable[str] = ()) -> list[ListedTransaction]:
+    """Of all coordinators, by id. States are Kafka's: Ongoing, PrepareCommit, CompleteAbort, ..."""
+    found: list[ListedTransaction] = []
+    for node_id in sorted(cluster.metadata([]).brokers):
+        answer = cluster.ask_node(node_id, ListTransactionsRequest(state_filters=list(states)))
+        if answer.error_code:
+            raise Refused(answer.error_code, f"Node {node_id} did not list its transactions")
+        found += [
+            ListedTransaction(each.transactional_id, each.producer_id, each.transaction_state)
+            for each in answer.transaction_states
+            if each.transactional_id.startswith(prefix)
+        ]
+    return sorted(found)
+
+
+class Transaction:
+    """The part of a transaction that the producer's thread sees."""
+
+    def __init__(self, prepared: PreparedTransaction) -> None:
+        self.prepared = prepared
+        self.transactional_id = prepared.transactional_id
+        self.producer = (prepared.producer_id, prepared.producer_epoch)
+        self.partitions: set[TopicPartition] = set()
+
+    def add_partitions(self, cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
+        """Before anything is written to them."""
+        new = set(partitions) - self.partitions
+        if not new:
+            return
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.prepared.producer_id,
+            v3_and_below_producer_epoch=self.prepared.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=sorted(indexes))
+                for topic, indexes in sorted(grouped(new).items())
+            ],
+        )
+        what = f"The transaction of {self.transactional_id} cannot write"
+        _ask(cluster, "transaction", self.transactional_id, request, ADD_PARTITIONS_VERSION, what)
+        self.partitions |= new
 
 
 class TransactionalProducer:
-    """Speaks to the coordinators of transactions and groups; blocking, and for one thread at a time."""
+    """Writes and commits offsets in a transaction; ends it, or leaves that to somebody else."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(
+        self,
+        settings: ClientSettings,
+        prepared: PreparedTransaction,
+        producer_settings: ProducerSettings | None = None,
+    ) -> None:
+        self.prepared = prepared
+        self._transaction = Transaction(prepared)
+        self._cluster = Cluster(settings)
+        self._groups: set[str] = set()
+        self._producer = Producer(settings, producer_settings, transaction=self._transaction)
 
-    def begin(self, transactional_id: str, timeout_ms: int) -> Transaction:
-        """Waits until a transaction that the id's former holder left is ended. `timeout_ms` bounds this one's life."""
-        from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was written so far: then there is nothing to end, and the broker would refuse to."""
+        return not self._transaction.partitions and not self._groups
 
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        answer = self._until_free(lambda: self._ask("transaction", transactional_id, request), transactional_id)
-        if answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            raise Refused(
-                answer.error_code,
-                f"transaction.timeout.ms is {timeout_ms}, and the cluster's transaction.max.timeout.ms is less",
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        callback: Callback | None = None,
+    ) -> Delivery:
+        return self._producer.send(topic, value, key, headers, partition, timestamp, callback)
+
+    def send_batch(self, topic: str, partition: int, batch: bytes | bytearray | memoryview) -> Delivery:
+        """A batch that was built elsewhere; producer and transaction are written into its header."""
+        return self._producer.send_batch(topic, partition, batch)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until everything is written; raises TransactionFailed if something was not."""
+        self._producer.flush(timeout_s)
+        if self._producer.error is not None:
+            raise TransactionFailed(str(self._producer.error)) from self._producer.error
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """They become the group's with the transaction's commit."""
+        prepared = self.prepared
+        what = f"The transaction of {prepared.transactional_id} cannot commit offsets of group {group_id}"
+        if group_id not in self._groups:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=prepared.transactional_id,
+                producer_id=prepared.producer_id,
+                producer_epoch=prepared.producer_epoch,
+                group_id=group_id,
             )
-        check(answer.error_code, f"Transactional id {transactional_id} was refused")
-        return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
-
-    def add_partitions(self, transaction: Transaction, partitions: Iterable[TopicPartition]) -> None:
-        from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(partition)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transaction.transactional_id,
-            v3_and_below_producer_id=transaction.producer_id,
-            v3_and_below_producer_epoch=transaction.epoch,
-            v3_and_below_topics=list(topics.values()),
+            _ask(self._cluster, "transaction", prepared.transactional_id, request, None, what)
+            self._groups.add(group_id)
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offsets[topic, index].offset,
+                        committed_leader_epoch=offsets[topic, index].leader_epoch,
+                        committed_metadata=offsets[topic, index].metadata,
+                    )
+                    for index in sorted(indexes)
+                ],
+            )
+            for topic, indexes in grouped(offsets).items()
+        ]
+        commit = TxnOffsetCommitRequest(
+            transactional_id=prepared.transactional_id,
+            group_id=group_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.producer_epoch,
+            topics=topics,
         )
-        key = transaction.transactional_id
-        answer = self._until_free(
-            lambda: self._ask("transaction", key, request, ADD_PARTITIONS_VERSION_MAX), key, patient=NOT_HEARD_OF
-        )
-        for topic in answer.results_by_topic_v3_and_below:
-            for result in topic.results_by_partition:
-                what = f"{topic.name}-{result.partition_index} cannot be written to in transaction {key}"
-                check(result.partition_error_code, what)
+        _ask(self._cluster, "group", group_id, commit, TXN_OFFSET_COMMIT_VERSION, what)
 
-    def add_offset(self, transaction: Transaction, group: str, at: TopicPartition, offset: int, metadata: str) -> None:
-        """The group's offset, committed when the transaction is."""
-        from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-        from barnabas.wire.messages.txn_offset_commit import (
-            TxnOffsetCommitRequest,
-            TxnOffsetCommitRequestPartition,
-            TxnOffsetCommitRequestTopic,
-        )
+    def end(self, *, commit: bool) -> None:
+        """Everything is written before a commit. Afterwards the next transaction may begin, unless this one failed."""
+        if commit:
+            self.flush()
+        if not self.empty:
+            end_transaction(self._cluster, self.prepared, commit=commit)
+        self._transaction.partitions.clear()
+        self._groups.clear()
 
-        transactional_id, producer_id, epoch = key, *_ = transaction
-        joining = AddOffsetsToTxnRequest(
-            transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=group
-        )
-        joined = self._until_free(lambda: self._ask("transaction", key, joining, ADD_OFFSETS_VERSION_MAX), key)
-        check(joined.error_code, f"Offsets of group {group} cannot be committed in transaction {key}")
-        topic, partition = at
-        committed = TxnOffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=metadata
-        )
-        request = TxnOffsetCommitRequest(
-            transactional_id=transactional_id,
-            group_id=group,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
-        )
-        answer = self._until_free(lambda: self._ask("group", group, request, OFFSET_COMMIT_VERSION_MAX), key)
-        check(answer.topics[0].partitions[0].error_code, f"The offset of {topic}-{partition} was not taken")
+    def close(self) -> None:
+        """Does not end the transaction."""
+        self._producer.close()
+        self._cluster.close()
 
-    def committed_offset(self, group: str, at: TopicPartition) -> CommittedOffset | None:
-        """Waits until no open transaction may change it any more. None if the group never committed one."""
-        from barnabas.wire.messages.offset_fetch import (
-            OffsetFetchRequest,
-            OffsetFetchRequestGroup,
-            OffsetFetchRequestTopic,
-            OffsetFetchRequestTopics,
-        )
+    def __enter__(self) -> Self:
+        return self
 
-        topic, partition = at
-        old = OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])
-        new = OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
-
-        def fetch() -> Any:
-            version = self._version("group", group, OffsetFetchRequest, OFFSET_FETCH_VERSION_MAX)
-            if version >= 8:
-                request = OffsetFetchRequest(
-                    groups=[OffsetFetchRequestGroup(group_id=group, topics=[new])], require_stable=True
-                )
-            else:
-                request = OffsetFetchRequest(group_id=group, topics=[old], require_stable=True)
-            answer = self.cluster.ask_coordinator("group", group, request, version=version)
-            return answer.groups[0] if version >= 8 else answer
-
-        answer = self._until_free(fetch, group, patient=UNSTABLE)
-        check(answer.error_code, f"The offsets of group {group} were not told")
-        found = answer.topics[0].partitions[0]
-        check(found.error_code, f"The offset of {topic}-{partition} in group {group} was not told")
-        return CommittedOffset(found.committed_offset, found.metadata or "") if found.committed_offset >= 0 else None
-
-    def end(self, transaction: Transaction, *, commit: bool) -> None:
-        """May be repeated, with the same outcome, by any process that knows the transaction."""
-        from barnabas.wire.messages.end_txn import EndTxnRequest
-
-        transactional_id, producer_id, epoch = transaction
-        request = EndTxnRequest(
-            transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
-        )
-        answer = self._until_free(
-            lambda: self._ask("transaction", transactional_id, request, END_VERSION_MAX), transactional_id
-        )
-        check(answer.error_code, f"Transaction {transactional_id} cannot be {'committed' if commit else 'aborted'}")
-
-    def open_transactions(self, prefix: str) -> list[str]:
-        """The transactional ids that begin so and have an open transaction, on any broker."""
-        from barnabas.wire.messages.list_transactions import ListTransactionsRequest
-
-        found: set[str] = set()
-        for node_id in self.cluster.metadata([]).brokers:
-            version = self.cluster.connection(node_id).version_of(ListTransactionsRequest)
-            pattern = re.escape(prefix) + ".*" if version >= 2 else None
-            request = ListTransactionsRequest(state_filters=["Ongoing"], transactional_id_pattern=pattern)
-
-            def listed(node_id: int = node_id, request: Request = request) -> Any:
-                return self.cluster.ask_node(node_id, request)
-
-            answer = self._until_free(listed, prefix, patient={ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-            check(answer.error_code, f"Node {node_id} does not list its transactions")
-            found |= {state.transactional_id for state in answer.transaction_states}
-        return sorted(one for one in found if one.startswith(prefix))
-
-    def _ask(self, kind: CoordinatorKind, key: str, request: Request, version_max: int | None = None) -> Any:
-        version = None if version_max is None else self._version(kind, key, type(request), version_max)
-        return self.cluster.ask_coordinator(kind, key, request, version=version)
-
-    def _version(self, kind: CoordinatorKind, key: str, request: type[Request], version_max: int) -> int:
-        connection = self.cluster.connection(self.cluster.coordinator(kind, key))
-        return min(connection.version_of(request), version_max)
-
-    def _until_free(
-        self, ask: Callable[[], Answer], key: str, *, patient: Iterable[ErrorCode] = STILL_ENDING
-    ) -> Answer:
-        """Asks again, after short pauses, while the transaction before is still being ended."""
-        from barnabas.client.cluster import error_codes
-
-        deadline = time.monotonic() + self.cluster.settings.default_api_timeout_ms / 1000
-        waiting_for = STILL_ENDING.union(patient)
-        pause_s = FIRST_PAUSE_S
-        while True:
-            answer = ask()
-            codes = set(error_codes(answer))
-            if not codes & waiting_for:
-                return answer
-            if time.monotonic() > deadline:
-                names = ", ".join(sorted(code.name for code in codes))
-                timeout_ms = self.cluster.settings.default_api_timeout_ms
-                raise TimedOut(f"{key} was not free within {timeout_ms} ms ({names}).")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
 
-def check(code: int, what: str) -> None:
-    if code:
-        raise Refused(known_code(code), what)
+def _ask(cluster: Cluster, kind: CoordinatorKind, key: str, request: Request, version: int | None, what: str) -> Any:
+    """Asks again while something passes; every other error is raised."""
+    attempts = Attempts(cluster.settings)
+    while True:
+        if version is not None:
+            newest = cluster.coordinator_version(kind, key, type(request), attempts)
+            answer = cluster.ask_coordinator(kind, key, request, version=min(version, newest))
+        else:
+            answer = cluster.ask_coordinator(kind, key, request)
+        codes = set(error_codes(answer))
+        if not codes:
+            return answer
+        fatal = codes - PASSING - {ErrorCode.OPERATION_NOT_ATTEMPTED}
+        if fatal:
+            raise Refused(min(fatal), what)
+        if not attempts.pause():
+            raise TimedOut(f"{what}: {min(codes).name} for {attempts.timeout_ms} ms.")

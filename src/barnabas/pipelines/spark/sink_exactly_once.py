@@ -27,11 +27,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas.client.errors import ClientError, Refused
-from barnabas.client.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
 from barnabas.pipelines.spark.sink_digest import Digest
 from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
 from barnabas.pipelines.spark.sink_options import SinkOptions
 from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink_transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
 from barnabas.pipelines.spark.sink_writer import TaskWriter, digest_of, rows_of
 from barnabas.wire.errors import ErrorCode
 

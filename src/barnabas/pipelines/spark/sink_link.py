@@ -14,8 +14,8 @@ from barnabas.client.cluster import UNKNOWN, Attempts, Cluster
 from barnabas.client.errors import ClientError, Refused, known_code
 from barnabas.client.metadata import NO_LEADER, TopicPartition
 from barnabas.client.settings import ClientSettings
-from barnabas.client.transactions import TransactionalProducer
 from barnabas.pipelines.spark.option_values import OptionError
+from barnabas.pipelines.spark.sink_transactions import TransactionalProducer
 from barnabas.wire.errors import ErrorCode
 
 NEW_TOPIC_PATIENCE_MS = 5_000

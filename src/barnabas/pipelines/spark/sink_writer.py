@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from barnabas.client.batch_sender import BatchSender
 from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.sink_batches import Columns, Records, encode_records, field_bytes, record_batch
 from barnabas.pipelines.spark.sink_digest import Digest, digest, topic_number
@@ -18,6 +17,7 @@ from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
 from barnabas.pipelines.spark.sink_murmur2 import partitions_of
 from barnabas.pipelines.spark.sink_options import SinkOptions
 from barnabas.pipelines.spark.sink_rows import ANY_PARTITION, BadRow, RowRules, Rows
+from barnabas.pipelines.spark.sink_sender import BatchSender
 from barnabas.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, add_to_sequence
 
 Numbers = npt.NDArray[np.int64]

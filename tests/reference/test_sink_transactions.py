@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.batch_sender import BatchSender
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
-from barnabas.client.transactions import CommittedOffset, TransactionalProducer
+from barnabas.pipelines.spark.sink_sender import BatchSender
+from barnabas.pipelines.spark.sink_transactions import CommittedOffset, TransactionalProducer
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
