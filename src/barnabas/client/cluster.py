@@ -82,11 +82,11 @@ class Cluster:
         self._by_node: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
         self._tls: ssl.SSLContext | None = None
-        self._ever_connected = False
+        self.ever_connected = False
 
     def ask(self, request: Request, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """The answer of any broker that can be reached."""
-        return self._ask(self._any_connection, request, version, timeout_ms)
+        return self._ask(self.any_connection, request, version, timeout_ms)
 
     def ask_node(
         self, node_id: int, request: Request, *, version: int | None = None, timeout_ms: int | None = None
@@ -168,7 +168,7 @@ class Cluster:
 
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=allow_auto_topic_creation)
-        answer = self._ask(self._any_connection, request, None, None, Attempts(self.settings, timeout_ms))
+        answer = self._ask(self.any_connection, request, None, None, Attempts(self.settings, timeout_ms))
         if answer.error_code:
             raise Refused(answer.error_code, "The cluster's metadata was refused")
         found = metadata_from(answer)
@@ -272,6 +272,19 @@ class Cluster:
             if not attempts.pause():
                 raise TimedOut(f"No coordinator for {kind} {key} within {attempts.timeout_ms} ms ({code.name}).")
 
+    def coordinator_version(
+        self, kind: CoordinatorKind, key: str, request: type[Request], attempts: Attempts | None = None
+    ) -> int:
+        """The newest version of a request that both we and the coordinator know."""
+        attempts = attempts or Attempts(self.settings)
+        while True:
+            try:
+                return self.connection(self.coordinator(kind, key, attempts)).version_of(request)
+            except (BrokerUnreachable, TimedOut):
+                self.forget_coordinator(kind, key)
+                if not self.ever_connected or not attempts.pause():
+                    raise
+
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
 
@@ -301,10 +314,11 @@ class Cluster:
             try:
                 return choose().request(request, version, timeout_ms)
             except (BrokerUnreachable, TimedOut):
-                if not self._ever_connected or not attempts.pause():
+                if not self.ever_connected or not attempts.pause():
                     raise
 
-    def _any_connection(self) -> Connection:
+    def any_connection(self) -> Connection:
+        """To whichever broker can be reached; made if there is none that is idle."""
         usable = [one for one in (*self._by_node.values(), self._bootstrap) if one is not None and not one.closed]
         idle = [one for one in usable if not one.in_flight]
         if idle:
@@ -329,7 +343,7 @@ class Cluster:
         if self._tls is None and self.settings.security.uses_tls:
             self._tls = self.settings.security.ssl_context()
         connection = Connection(address, self.settings, tls=self._tls, node_id=node_id)
-        self._ever_connected = True
+        self.ever_connected = True
         return connection
 
     def _connect_to(self, broker: BrokerNode) -> Connection:
@@ -348,7 +362,7 @@ class Cluster:
         if self._controller_id not in self._brokers:
             self._refresh_nodes()
         # A broker passes on what is for the controller, so any will do while none is named.
-        return self.connection(self._controller_id) if self._controller_id in self._brokers else self._any_connection()
+        return self.connection(self._controller_id) if self._controller_id in self._brokers else self.any_connection()
 
     def _refresh_nodes(self) -> None:
         if not self._controllers:
@@ -379,14 +393,14 @@ class Cluster:
         from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 
         try:
-            connection = self._any_connection()
+            connection = self.any_connection()
             if connection.version_of(FindCoordinatorRequest) >= 4:
                 request = FindCoordinatorRequest(key_type=KEY_TYPES[kind], coordinator_keys=[key])
             else:
                 request = FindCoordinatorRequest(key_type=KEY_TYPES[kind], key=key)
             answer = connection.request(request)
         except (BrokerUnreachable, TimedOut) as error:
-            if not self._ever_connected:
+            if not self.ever_connected:
                 raise
             return -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
         found = answer.coordinators[0] if answer.coordinators else answer
