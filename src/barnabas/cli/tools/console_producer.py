@@ -89,10 +89,12 @@ def run(parsed: Parsed) -> int:
 
     from barnabas.cli.line_reader import LineReader
     from barnabas.cli.producing import wait_for_topic
+    from barnabas.cli.client_log import listen
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings
 
+    listen()
     parsed.require("topic")
     reader = LineReader(_reader_properties(parsed))
     settings = _settings(parsed)

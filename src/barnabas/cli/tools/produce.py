@@ -65,11 +65,13 @@ def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
     from barnabas.cli.producing import Failures, close, close_hastily, wait_for_topic
+    from barnabas.cli.client_log import listen
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings
     from barnabas.client.settings import ClientSettings
 
+    listen()
     topic = parsed.rest[0]
     properties = properties_of(parsed, pairs="property")
     properties |= {"compression.type": parsed.text("compression") or "", "acks": parsed.text("acks") or ""}
