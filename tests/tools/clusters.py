@@ -56,13 +56,6 @@ def _asks_zookeeper(arguments: list[str]) -> bool:
     return any(word.lstrip("-").partition("=")[0] == "zookeeper" for word in arguments)
 
 
-def kafkas_tool(script: str, arguments: list[str], stdin: str | None) -> tuple[str, str, int]:
-    if script.removesuffix(".sh") == "kafka-run-class":
-        script, arguments = arguments[0], arguments[1:]
-    done = reference.run_tool(script, *arguments, input=stdin if stdin is not None else "")
-    return done.stdout, done.stderr, done.returncode
-
-
 def names_of(running: Any, directory: Path) -> dict[str, str]:
     """What is told by name in transcripts."""
     return {

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from difflib import ndiff
 from pathlib import Path
 
 import pytest
 
 from barnabas.testing import reference
 
-from .clusters import cluster, kafkas_tool, names_of, our_tool
+from .clusters import cluster, names_of, our_tool
+from .many_tools import ManyTools
 from .transcripts import Output, Runner, Step, perform, read, write
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,28 +40,37 @@ def ways() -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def kafkas_tools() -> Iterator[ManyTools]:
+    tools = ManyTools()
+    yield tools
+    tools.close()
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("story", "tools", "where"), ways())
 def test_a_transcript_prints_what_kafkas_tool_printed(
-    story: str, tools: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    story: str, tools: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafkas_tools: ManyTools
 ) -> None:
-    if "our node" != where or "our tools" != tools:
-        if reason := reference.available():
-            pytest.skip(f"the reference is not available: {reason}")
+    if (where != "our node" or tools != "our tools") and (reason := reference.available()):
+        pytest.skip(f"the reference is not available: {reason}")
     monkeypatch.chdir(tmp_path)
     parts = read(GOLDEN / f"{story}.txt")
     if _forbids(parts, tools, where):
         pytest.skip("told in the transcript")
+    found: list[str] = []
     with cluster(where) as running:
         names = names_of(running, tmp_path)
         for step in (part for part in parts if isinstance(part, Step)):
             ours = tools == "our tools" or step.has("ours only")
             if ours and tools != "our tools" and MODE != "write":
                 continue
-            run: Runner = _ours(running.bootstrap_servers) if ours else kafkas_tool
+            run: Runner = _ours(running.bootstrap_servers) if ours else kafkas_tools.run
             if MODE == "write":
                 step.expected = _settled(step, tmp_path, run, names)
             else:
-                _compare(step, tmp_path, run, names)
+                found += _differences(step, tmp_path, run, names)
+    assert not found, "\n".join(found)
     if MODE == "write":
         write(GOLDEN / f"{story}.txt", parts)
 
@@ -73,7 +85,7 @@ def _ours(bootstrap: str) -> Runner:
     return lambda script, arguments, stdin: our_tool(script, arguments, stdin, bootstrap)
 
 
-def _compare(step: Step, directory: Path, run: Runner, names: dict[str, str]) -> None:
+def _differences(step: Step, directory: Path, run: Runner, names: dict[str, str]) -> list[str]:
     wanted = step.seen(step.expected)
     limit = time.monotonic() + LIMIT_S
     while True:
@@ -81,7 +93,9 @@ def _compare(step: Step, directory: Path, run: Runner, names: dict[str, str]) ->
         if printed == wanted or not step.has("until") or time.monotonic() > limit:
             break
         time.sleep(0.05)
-    assert printed.lines() == wanted.lines(), f"$ {step.command}"
+    if printed == wanted:
+        return []
+    return [f"$ {step.command}", *ndiff(wanted.lines(), printed.lines()), ""]
 
 
 def _settled(step: Step, directory: Path, run: Runner, names: dict[str, str]) -> Output:

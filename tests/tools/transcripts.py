@@ -124,6 +124,7 @@ def write(path: Path, parts: list[str | Step]) -> None:
 
 def normal(stdout: str, stderr: str, code: int, names: Mapping[str, str]) -> Output:
     """An output without what differs from run to run: ids, times, addresses, directories."""
+    stdout = _TRACE.sub("", stdout)
     return Output(_normal_lines(stdout, names), _normal_lines(_sentences(stderr), names), code)
 
 
@@ -137,8 +138,10 @@ def _normal_lines(text: str, names: Mapping[str, str]) -> list[str]:
 
 
 def _id(found: re.Match[str]) -> str:
+    """Of 22 characters, large and small, and not words in CamelCase."""
     text = found[0]
-    return "<id>" if text.lower() != text != text.upper() else text
+    is_word = re.fullmatch(r"(?:[A-Z][a-z]+)+", text) is not None
+    return text if is_word or text in (text.lower(), text.upper()) else "<id>"
 
 
 def _without_blank_end(lines: list[str]) -> list[str]:
@@ -148,6 +151,11 @@ def _without_blank_end(lines: list[str]) -> list[str]:
     return lines[:end]
 
 
+# What Kafka's tools print about themselves.
+NOISE = ("The consumer rebalance protocol (KIP-848) is production-ready!",)
+_TRACE = re.compile(
+    r"^(?:(?:Caused by: )?[\w.$]+(?:Exception|Error): .*\n(?=\tat )|\tat .*\n|\t\.\.\. .*\n|Caused by: .*\n)", re.M
+)
 _LOGGED = re.compile(r"\[\d{4}-\d\d-\d\d .*\] (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _EXCEPTION = re.compile(r"(?:Exception in thread \"\w+\" |Caused by: )?[\w.$]+(?:Exception|Error)(?:: (.*))?$")
 
@@ -159,11 +167,15 @@ def _sentences(stderr: str) -> str:
     kept: list[str] = []
     exceptions: list[str] = []
     for line in stderr.splitlines():
-        if re.match(r"Option\s+Description", line):
+        if re.match(r"Option(?: \(\* = required\))?\s+Description", line):
             break
         if found := _EXCEPTION.match(line):
             exceptions.append(found[1] or line)
-        elif line.startswith(("\tat ", "\t...", "\tSuppressed", "See '")) or _LOGGED.match(line) or not line.strip():
+        elif (
+            line.startswith(("\tat ", "\t...", "\tSuppressed", "See '", *NOISE))
+            or _LOGGED.match(line)
+            or not line.strip()
+        ):
             continue
         else:
             kept.append(re.sub(r": did you mean .*\?$| Did you mean .*\?$", "", line))
@@ -182,7 +194,7 @@ def perform(step: Step, directory: Path, run: Runner, names: Mapping[str, str]) 
         lines = step.stdin[:-1] if step.stdin and step.stdin[-1] == ending else step.stdin
         stdin = "".join(f"{line}\n" for line in lines)
     if words[:2] == ["cat", ">"]:
-        (directory / words[2]).write_text(stdin or "")
+        (directory / words[2]).write_text(_replaced(stdin or "", {name: held for held, name in names.items()}))
         return Output()
     addresses = {name: held for held, name in names.items() if name in ADDRESSES}
     addresses |= {address: addresses["localhost:9092"] for address in ADDRESSES if "localhost:9092" in addresses}

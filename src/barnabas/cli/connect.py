@@ -115,10 +115,14 @@ def connect(parsed: Parsed, *, missing: str | None = 'Missing required argument 
     return Cluster(settings(parsed, client_id=f"{parsed.parser.name}-tool", missing=missing))
 
 
-def unknown_topic(name: str, known: Iterable[str], sentence: str | None = None) -> ToolFailed:
-    """What a tool says of a topic that is not there: the nearest names follow."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint to add to a sentence about a name that is not there, or nothing."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), n=3)
-    said = sentence or f"Topic '{name}' does not exist."
-    return ToolFailed(f"{said} Did you mean {' or '.join(near)}?" if near else said)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def unknown_topic(name: str, known: Iterable[str], sentence: str | None = None) -> ToolFailed:
+    """What a tool says of a topic that is not there: the nearest names follow."""
+    return ToolFailed((sentence or f"Topic '{name}' does not exist.") + nearest(name, known))

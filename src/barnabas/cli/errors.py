@@ -8,8 +8,12 @@ class UsageError(Exception):
 
 
 class ToolFailed(Exception):
-    """What was asked for could not be done: one sentence to stderr and the tool's exit code."""
+    """What was asked for could not be done: one sentence and the tool's exit code.
 
-    def __init__(self, sentence: str, exit_code: int = 1) -> None:
+    Some of Kafka's tools say it on stdout.
+    """
+
+    def __init__(self, sentence: str, exit_code: int = 1, *, on_stdout: bool = False) -> None:
         super().__init__(sentence)
         self.exit_code = exit_code
+        self.on_stdout = on_stdout

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.groups import DEAD, EMPTY, REBALANCING, GroupDescription, GroupListing, committed_offsets, log_ends
+from barnabas.cli.groups import EMPTY, REBALANCING, GroupDescription, GroupListing, committed_offsets, log_ends
 from barnabas.client.metadata import TopicPartition
 
 if TYPE_CHECKING:
@@ -51,16 +51,12 @@ def offset_rows(cluster: Cluster, description: GroupDescription) -> list[OffsetR
     return rows
 
 
-def tell_state(description: GroupDescription) -> bool:
-    """What stands before a description, on stderr; false where there is nothing to describe."""
-    if description.state == DEAD:
-        print(f"\nError: Consumer group '{description.group}' does not exist.")
-        return False
+def tell_state(description: GroupDescription) -> None:
+    """What stands before a description, on stderr."""
     if description.state == EMPTY:
         print(f"\nConsumer group '{description.group}' has no active members.", file=sys.stderr)
     elif description.state in REBALANCING:
         print(f"\nWarning: Consumer group '{description.group}' is rebalancing.", file=sys.stderr)
-    return True
 
 
 def print_offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> None:
@@ -116,7 +112,7 @@ def print_state(description: GroupDescription, *, verbose: bool) -> None:
     row = [
         description.group,
         f"{coordinator.host}:{coordinator.port}  ({coordinator.id})",
-        description.assignor,
+        description.assignor or MISSING,
         description.state,
         _cell(description.epoch),
         _cell(description.target_epoch),

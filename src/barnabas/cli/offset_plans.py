@@ -99,7 +99,10 @@ def in_range(cluster: Cluster, asked: Offsets) -> Offsets:
 
 
 def _warn(what: str, value: int) -> None:
-    print(f"WARN {what}. Value will be set to {value}", file=sys.stderr)
+    """In the form of a line of Kafka's log, which is where its tool says it."""
+    now = time.time()
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f",{round(now * 1000) % 1000:03}"
+    print(f"[{at}] WARN {what}. Value will be set to {value}", file=sys.stderr)
 
 
 def _shifted(partitions: Iterable[TopicPartition], by: int, committed: Mapping[TopicPartition, int]) -> Offsets:

@@ -94,20 +94,20 @@ class VersionWanted(Exception):
 
 
 class Parsed:
-    """What stands on the command line. A name without a declaration is a mistake of ours and raises KeyError."""
+    """What stands on the command line; a value is read as a number when it is asked for. A name without a declaration is a mistake of ours and raises KeyError."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
         self.command: str | None = None
         self.rest: list[str] = []
-        self._values: dict[str, list[Value]] = {}
+        self._values: dict[str, list[str]] = {}
         self._options = {option.name: option for option in parser.all_options()}
 
     def choose(self, command: Parser) -> None:
         self.command = command.name
         self._options |= {option.name: option for option in command.options}
 
-    def add(self, option: Option, value: Value) -> None:
+    def add(self, option: Option, value: str) -> None:
         self._values.setdefault(option.name, []).append(value)
 
     def __contains__(self, name: str) -> bool:
@@ -124,7 +124,10 @@ class Parsed:
             return option.default if option else None
         if len(values) > 1 and not (option and option.repeated):
             raise UsageError(f"Found multiple arguments for option {name}, but you asked for only one")
-        return values[-1]
+        try:
+            return option.kind(values[-1]) if option else values[-1]
+        except ValueError:
+            raise UsageError(f"Cannot parse argument '{values[-1]}' of option {name}") from None
 
     def text(self, name: str) -> str | None:
         value = self.value(name)
@@ -139,7 +142,7 @@ class Parsed:
         values = self._values.get(name)
         if values is None:
             return [] if option is None or option.default is None else [str(option.default)]
-        return [str(value) for value in values]
+        return list(values)
 
     def _declared(self, name: str) -> Option | None:
         """None for an option that another command of the tool has."""
@@ -263,10 +266,7 @@ class _Parse:
         if option.choices and text not in option.choices:
             names = ", ".join(option.choices)
             raise UsageError(f"{text} is not a value of --{option.name}, which takes {names}.")
-        try:
-            self.parsed.add(option, option.kind(text))
-        except ValueError:
-            raise UsageError(f"Cannot parse argument '{text}' of option {option.name}") from None
+        self.parsed.add(option, text)
 
     def _find(self, spelled: str) -> Option:
         options = [*(self.command.options if self.command else ()), *self.parser.all_options()]

@@ -47,7 +47,7 @@ def run_tool(tool: str, arguments: Sequence[str], *, program: str | None = None)
         print(f"{error}\nSee '{program} --help'.", file=sys.stderr)
         return 1
     except ToolFailed as failure:
-        print(failure, file=sys.stderr)
+        print(failure, file=sys.stdout if failure.on_stdout else sys.stderr)
         return failure.exit_code
     except KeyboardInterrupt:
         return 130

@@ -16,6 +16,7 @@ from barnabas.cli.groups import (
     DEAD,
     EMPTY,
     STATES,
+    GroupDescription,
     commit_offsets,
     committed_offsets,
     delete_group,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
-SELECTION = "[group], [all-groups]"
+SELECTION = "[all-groups], [group]"
 TYPES = ("Classic", "Consumer")
 
 PARSER = Parser(
@@ -101,6 +102,7 @@ def run(parsed: Parsed) -> int:
         except (ClientError, ToolFailed) as error:
             # On stdout and with 0, as Kafka's tool does: scripts have learnt to look there.
             print(f"\nError: Executing consumer group command failed due to {error}")
+            print(error, file=sys.stderr)
     return 0
 
 
@@ -132,7 +134,7 @@ def _check(parsed: Parsed) -> None:
     elif action == "delete" and "topic" in parsed:
         raise UsageError("The consumer does not support topic-specific offset deletion from a consumer group.")
     elif action == "delete-offsets" and not ("group" in parsed and "topic" in parsed):
-        raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
     elif action == "reset-offsets":
         _check_reset(parsed)
 
@@ -196,7 +198,7 @@ def _among(text: str | None, known: Iterable[str], what: str) -> list[str]:
 
 def _describe(cluster: Cluster, parsed: Parsed) -> None:
     verbose = "verbose" in parsed
-    descriptions = [describe_group(cluster, group) for group in sorted(_groups(cluster, parsed))]
+    descriptions = [_described(cluster, group) for group in sorted(_groups(cluster, parsed))]
     if wants_json(parsed):
         with_offsets = "members" not in parsed and "state" not in parsed
         print_json(
@@ -207,16 +209,24 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
         )
         return
     for description in descriptions:
+        group_tables.tell_state(description)
         if "members" in parsed:
-            if group_tables.tell_state(description):
-                group_tables.print_members(description, verbose=verbose)
+            group_tables.print_members(description, verbose=verbose)
         elif "state" in parsed:
-            if group_tables.tell_state(description):
-                group_tables.print_state(description, verbose=verbose)
-        else:
-            rows = group_tables.offset_rows(cluster, description) if description.state != DEAD else []
-            if group_tables.tell_state(description) and rows:
-                group_tables.print_offsets(rows, verbose=verbose)
+            group_tables.print_state(description, verbose=verbose)
+        elif rows := group_tables.offset_rows(cluster, description):
+            group_tables.print_offsets(rows, verbose=verbose)
+
+
+def _described(cluster: Cluster, group: str) -> GroupDescription:
+    found = describe_group(cluster, group)
+    if found.state == DEAD:
+        from difflib import get_close_matches
+
+        near = get_close_matches(group, [listing.group for listing in list_groups(cluster)], n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise ToolFailed(f"Group {group} not found.{hint}")
+    return found
 
 
 def _delete(cluster: Cluster, parsed: Parsed) -> None:
@@ -293,7 +303,7 @@ def _tell_reset(parsed: Parsed, chosen: dict[str, dict[TopicPartition, int]]) ->
     elif "export" in parsed:
         single = len(parsed.texts("group")) == 1
         for group, topic, index, offset in rows:
-            print(f'"{topic}",{index},{offset}' if single else f'"{group}","{topic}",{index},{offset}')
+            print(f"{topic},{index},{offset}" if single else f"{group},{topic},{index},{offset}")
         print()
     else:
         group_tables.print_reset(chosen)
@@ -324,11 +334,11 @@ def _delete_offsets(cluster: Cluster, parsed: Parsed) -> None:
             }
         )
         return
-    _tell_deleted(group, topics, worst)
+    _tell_deleted(group, worst)
     _print_deleted(results, partitions, code)
 
 
-def _tell_deleted(group: str, topics: list[str], code: ErrorCode) -> None:
+def _tell_deleted(group: str, code: ErrorCode) -> None:
     told = {
         ErrorCode.INVALID_GROUP_ID: f"'{group}' is not valid.",
         ErrorCode.GROUP_ID_NOT_FOUND: f"'{group}' does not exist.",
@@ -341,14 +351,15 @@ def _tell_deleted(group: str, topics: list[str], code: ErrorCode) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Encounter some partition level error, see the follow-up details:",
     }
     if not code:
-        print(f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group}")
+        print(f"Request succeeded for deleting offsets from group {group}.")
     else:
         print(f"\nError: {told.get(code, f'Encounter some unknown error: {code.name}')}")
 
 
 def _print_deleted(results: dict[TopicPartition, ErrorCode], partitions: list[TopicPartition], code: ErrorCode) -> None:
     everything = {partition: results.get(partition, code) for partition in partitions} | results
-    print(f"\n{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}")
+    width = max([15, *(len(topic) for topic, _ in everything)])
+    print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} STATUS")
     for (topic, index), each in sorted(everything.items()):
         status = f"Error: {each.name}" if each else "Successful"
-        print(f"{topic:<30} {'Not Provided' if index < 0 else index!s:<15} {status:<15}")
+        print(f"{topic:<{width}} {'-' if index < 0 else str(index):<10} {status}")
