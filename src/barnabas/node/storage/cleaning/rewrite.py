@@ -17,7 +17,7 @@ from barnabas.node.storage.cleaning.job import CleanedGroup, Finished, Job
 from barnabas.node.storage.cleaning.marks import SURVIVES, SURVIVING_TOMBSTONE, Marks, surviving
 from barnabas.node.storage.cleaning.offset_map import OffsetMap
 from barnabas.node.storage.cleaning.output import CleanedSegment
-from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, outline, payload_of, rebuilt
+from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, keys_of, outline, payload_of, rebuilt
 from barnabas.node.storage.cleaning.transactions import WalkedTransactions
 from barnabas.node.storage.files import (
     INDEX_SUFFIX,
@@ -124,10 +124,10 @@ class Cleaning:
             return True
         if transactions.batch_is_aborted(header):
             return True
-        records = outline(payload_of(view, at, header), header.records_count)
+        pairs, tombstones = keys_of(view, at, self.job.first_dirty_offset)
         if self._marks is not None:
-            self._marks.note_tombstones(records, header.base_offset)
-        return self.map.put_all(records, header.base_offset, self.job.first_dirty_offset)
+            self._marks.note_tombstones(tombstones)
+        return self.map.put_all(pairs)
 
     # Writing anew
 
