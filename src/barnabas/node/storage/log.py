@@ -1,7 +1,7 @@
 """A partition's log: batches in, batches out, offsets in between.
 
 Everything here is called on the event loop and touches the page cache only; what waits for a disk (fsync, removal of
-files) is handed to `Background`. Offsets: `log_start_offset` <= `recovery_point` and high watermark <=
+files) is handed to `Background`. Offsets: `log_start_offset`, `recovery_point` and high watermark are not above
 `log_end_offset`; what is below the recovery point survives a crash as it is, the rest is scanned after one.
 """
 
@@ -14,8 +14,10 @@ from typing import NamedTuple
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.background import Background
+from barnabas.node.storage.doubt import DamagedSegment
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.index_rebuild import rebuild_indexes
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_cuts import ShrinkingLog
@@ -127,7 +129,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         log.last_flush_ms = now_ms
         log.topic_id = read_partition_metadata(path)
         if not log._load(log_start_offset, now_ms, recovered):
-            logger.warning("%s: an index is missing or damaged and is written anew", log.name)
+            logger.warning("%s: its last segment is damaged or lacks an index, and is looked through", log.name)
             log._close_files()
             clean = False
             recovered = recovery.recover(job)
@@ -141,15 +143,20 @@ class PartitionLog(ReadableLog, ShrinkingLog):
 
     def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
         """False if the files need recovery after all."""
-        complete = self.segments.load(self._config, now_ms)
+        incomplete = self.segments.load(self._config, now_ms)
         if not len(self.segments):
             self._start_empty(log_start_offset, now_ms)
             return True
+        active = self.segments.active
+        for base_offset in incomplete:
+            if base_offset != active.base_offset:
+                logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
+                rebuild_indexes(self.directory, base_offset, self._config.index_interval_bytes)
+        if active.base_offset in incomplete:
+            return False
         try:
-            if not complete:
-                return False
-            self.log_end_offset = self.segments.active.load_end()
-        except OSError:
+            self.log_end_offset = active.load_end()
+        except (OSError, DamagedSegment):
             return False
         self.log_start_offset = max(log_start_offset, self.segments.first_offset)
         if recovered is None:

@@ -67,10 +67,12 @@ class ShrinkingLog(LogState):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
         self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
+        # Not to the new start itself: segments below it that are still there may come back after a crash, and are to be
+        # whole then.
+        self.recovery_point = max(self.recovery_point, min(offset, self.segments.first_offset))
         return True
 
     def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:

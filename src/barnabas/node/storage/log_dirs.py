@@ -302,11 +302,13 @@ class LogDirs:
     async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
         """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
 
-        A recovery point above the end would spare what is appended next from being looked at after a crash.
+        The cut is on the disk then: otherwise a crash might undo it and keep what was appended behind it. So is the
+        recovery point: one above the end would spare what is appended next from being looked at.
         """
         if not log.truncate_to(offset, now_ms=now_ms):
             return False
         directory = self.dir_of(log)
+        await directory.sync(log)
         try:
             await directory.write_checkpoints()
         except OSError as error:

@@ -48,6 +48,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 SCAN_BYTES = 1024 * 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
+RECORDS_MAX = 2**63 - 1
 CHECKPOINT_DELETED_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 
 
@@ -58,7 +59,7 @@ class Job(NamedTuple):
     index_interval_bytes: int
     now_ms: int
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    continuous: bool = False  # above the recovery point each segment begins where the one before it ends
+    continuous: bool = False  # above the recovery point each batch and segment begins where the one before it ends
 
 
 class Recovered(NamedTuple):
@@ -82,9 +83,10 @@ def tidy(directory: str) -> None:
     leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))]
     if not leftovers:
         return
-    cleaned = [offset_of(name) or 0 for name in leftovers if name.endswith(CLEANED_SUFFIX)]
+    cleaned = {offset_of(name) for name in leftovers if name.endswith(CLEANED_SUFFIX)}
     swaps = [name for name in leftovers if name.endswith(SWAP_SUFFIX)]
-    unfinished = [name for name in swaps if cleaned and (offset_of(name) or 0) >= min(cleaned)]
+    # As long as one of its files is still `.cleaned`, nothing was taken away for the sake of a new segment.
+    unfinished = [name for name in swaps if offset_of(name) in cleaned]
     gone = [name for name in leftovers if name not in swaps and not name.endswith(CHECKPOINT_DELETED_SUFFIX)]
     unlink_all(f"{directory}/{name}" for name in gone + unfinished)
     swaps = [name for name in swaps if name not in unfinished]
@@ -195,11 +197,13 @@ class Scanner:
         self.end_offset = max(self.end_offset, base_offset)
         valid = indexed = 0
         max_timestamp, max_at = NO_TIMESTAMP, base_offset
+        unbroken_from = self.job.recovery_point if self.job.continuous else RECORDS_MAX
         try:
             for header, position, view, at in scan(fd, size):
                 ensure_valid(view, at, header)
                 last_offset = header.last_offset
-                if not self.end_offset <= header.base_offset <= last_offset <= base_offset + RELATIVE_OFFSET_MAX:
+                in_order = self.end_offset <= header.base_offset <= last_offset <= base_offset + RELATIVE_OFFSET_MAX
+                if not in_order or (header.base_offset > self.end_offset >= unbroken_from):
                     self.cut = f"offset {header.base_offset} comes after {self.end_offset - 1}"
                     break
                 if header.max_timestamp > max_timestamp:
@@ -244,7 +248,7 @@ def recover(job: Job) -> Recovered:
     scanner = Scanner(job)
     if not bases:
         return Recovered(job.log_start_offset, 0, 0, [])
-    start = first_to_scan(job, names, bases)
+    start = first_to_scan(job, bases)
     scanner.load_producers(bases, start)
     scanner.epochs.truncate_from_end(bases[start])  # from there on the batches say it themselves
     for slot, base_offset in enumerate(bases[start:], start):
@@ -285,14 +289,9 @@ def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
     unlink_all(f"{directory}/{name}" for name in sorted(indexes) if offset_of(name) not in bases)
 
 
-def first_to_scan(job: Job, names: set[str], bases: list[int]) -> int:
-    """The segment in which the last flush ended, whose indexes it left out, or an earlier one that lacks an index."""
-    start = max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
-    for slot in range(start):
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if offset_name(bases[slot], suffix) not in names:
-                return slot
-    return start
+def first_to_scan(job: Job, bases: list[int]) -> int:
+    """The segment in which the last flush ended, whose indexes it left out."""
+    return max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
 
 
 def bytes_to_scan(job: Job) -> int:
@@ -302,7 +301,7 @@ def bytes_to_scan(job: Job) -> int:
         return 0
     return sum(
         os.stat(f"{job.directory}/{offset_name(base, LOG_SUFFIX)}").st_size
-        for base in bases[first_to_scan(job, names, bases) :]
+        for base in bases[first_to_scan(job, bases) :]
     )
 
 

@@ -26,6 +26,7 @@ from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.swap import Swap
+from barnabas.node.storage.doubt import DamagedSegment
 from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
@@ -194,6 +195,10 @@ class Cleaner:
         except OSError as error:
             log.background.failed(error)
             return None
+        except DamagedSegment as error:
+            logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)
+            self._uncleanable.add(log)
+            return None
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     # Cleaning
@@ -204,6 +209,8 @@ class Cleaner:
         self._running.add(cleaning)
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
+            if cleaning.aborted:
+                return False
             job = job_for(log, dirt, self._settings, self._clock())
             async with aclosing(process.run(job)) as messages:
                 async for message in messages:
@@ -217,7 +224,7 @@ class Cleaner:
             log.background.failed(error)
             return False
         finally:
-            if not isinstance(cleaning.result, Finished):
+            if cleaning.aborted or not isinstance(cleaning.result, Finished):
                 await process.end()
                 await self._directory_of(log).flusher.run(lambda: remove_cleaned(log.directory))
             self._running.discard(cleaning)

@@ -201,3 +201,11 @@ def test_a_segment_may_be_deleted_while_it_still_has_its_swap_name(log: Partitio
     swap.finish()
     assert names(log, ".swap") == []
     assert names(log, ".log")[0] == f"{20:020d}.log"
+
+
+def test_a_file_left_by_an_earlier_cleaning_does_not_undo_a_swap(log: PartitionLog, tmp_path: Path) -> None:
+    swap = cleaned(log, 10)
+    swap.prepare()
+    swap.take_over()
+    (tmp_path / "t-0" / f"{0:020d}.log.cleaned").write_bytes(b"")
+    assert [each.offset for each in read(tmp_path / "t-0", clean=False)] == list(range(60))
