@@ -95,12 +95,15 @@ def tidy(directory: str) -> None:
 
 
 def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
-    """The replaced segments are gone for good before the new one has its name: both together would be no log."""
+    """The replaced segments are gone for good before the new one has its name: both together would be no log.
+
+    There may be several new ones. What lies between them, none of them replaces.
+    """
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
-        first = min(offset_of(name) or 0 for name in logs)
-        end = max(first + 1, *(next_offset_in(directory, name) for name in logs))
-        replaced = [name for name in names if name.endswith(SEGMENT_SUFFIXES) and first <= (offset_of(name) or 0) < end]
+        spans = [(first := offset_of(name) or 0, max(first + 1, next_offset_in(directory, name))) for name in logs]
+        segment_files = [(offset_of(name) or 0, name) for name in names if name.endswith(SEGMENT_SUFFIXES)]
+        replaced = [name for at, name in segment_files if any(start <= at < end for start, end in spans)]
         unlink_all(f"{directory}/{name}" for name in replaced)
         fsync_path(directory)
     for name in swaps:

@@ -3,8 +3,8 @@
 As long as the keys need less than a sixteenth of what is allowed, they are in a dict, which is faster. Then they move
 into a flat table with open addressing, where a key takes 24 bytes, however long it is: 128 bits of its hash and its
 offset. Two keys with the same 128 bits would be taken for one; for ten million keys the odds are 1 in 10^24. The number
-of slots is prime, and the second half of the hash gives the step from slot to slot, so chains stay short while the table
-is filled to nine tenths.
+of slots is prime, and the second half of the hash gives the step from slot to slot, so chains stay short while the
+table is filled to nine tenths.
 
 The hash is Python's own of the key and of the key with something behind it: SipHash with a key that every process draws
 anew, so that nobody can choose keys which collide, and four times as fast as a digest.
