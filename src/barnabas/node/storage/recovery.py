@@ -7,8 +7,8 @@ one, `continuous` is not set.) What is behind the end is removed for good before
 come back after the next crash and follow on batches it does not belong to.
 
 Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to files,
-so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, jobs in and
-results out as lines of JSON).
+so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, some jobs
+in and their results out as a line of JSON each).
 """
 
 from __future__ import annotations
@@ -319,9 +319,10 @@ def die_with_parent(parent: int) -> None:
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
     for line in sys.stdin:
-        job = Job(*json.loads(line))
-        tidy(job.directory)
-        sys.stdout.write(json.dumps(recover(job)) + "\n")
+        jobs = [Job(*fields) for fields in json.loads(line)]
+        for job in jobs:
+            tidy(job.directory)
+        sys.stdout.write(json.dumps([recover(job) for job in jobs]) + "\n")
         sys.stdout.flush()
 
 
