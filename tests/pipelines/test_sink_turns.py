@@ -11,20 +11,12 @@ import pyarrow as pa
 import pytest
 
 from barnabas.client.cluster import Cluster
-from barnabas.pipelines.spark.sink_digest import Digest
-from barnabas.pipelines.spark.sink_exactly_once import (
-    Message,
-    Prepared,
-    SinkError,
-    Skipped,
-    Turn,
-    abort,
-    commit,
-    write_turn,
-)
+from barnabas.pipelines.spark.sink_commit import abort_prepared, commit_prepared
 from barnabas.pipelines.spark.sink_link import Link
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Turn
 from barnabas.pipelines.spark.sink_options import SinkOptions
 from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink_turn import write_turn
 from barnabas.testing import Node, reference
 
 numbers = itertools.count(1)
@@ -83,7 +75,7 @@ class Query:
         return [self.task(batch, number, each) for number, each in enumerate(rows)]
 
     def commit(self, messages: list[Message]) -> None:
-        commit(messages, self.link, self.options)
+        commit_prepared(messages, self.link, self.options)
 
     def end(self, message: Message) -> None:
         assert isinstance(message, Prepared)
@@ -204,7 +196,7 @@ def test_a_driver_that_was_thought_dead_commits_nothing_of_a_replayed_batch(quer
     query.link, query.run = Link(query.options.properties), "run-1"
     new_messages = query.tasks(0, ["a"], ["b"])
     with pytest.raises(SinkError, match="shut it out"):
-        commit(old_messages, old_link, query.options)
+        commit_prepared(old_messages, old_link, query.options)
     old_link.close()
     query.commit(new_messages)
     assert query.output() == ["a", "b"]
@@ -217,7 +209,7 @@ def test_other_rows_in_a_replay_are_refused_and_nothing_more_is_written(query: Q
     replay = query.tasks(3, ["A"], ["b"])
     with pytest.raises(SinkError, match=r"batch 3 of barnabas\..* is not deterministic: 1 tasks had committed 1 rows"):
         query.commit(replay)
-    abort(replay, query.link)
+    abort_prepared(replay, query.link)
     assert query.output() == ["a"]
 
 

@@ -17,3 +17,8 @@ def cluster(properties: Mapping[str, str]) -> Cluster:
     if key not in _clusters:
         _clusters[key] = Cluster(ClientSettings.from_properties(properties))
     return _clusters[key]
+
+
+def close_all() -> None:
+    while _clusters:
+        _clusters.popitem()[1].close()

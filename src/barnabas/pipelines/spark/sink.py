@@ -1,7 +1,8 @@
 """The writers that Spark asks for: at least once by default, exactly once with exactlyOnce=true.
 
 Spark calls `write` in the tasks, and `commit` or `abort` on a copy of the writer in a process of the driver. A batch
-that foreachBatch writes carries the batch number of its query among the task's local properties.
+that foreachBatch writes carries the batch number of its query among the task's local properties. What only tasks need
+is imported by them: the driver's processes may live for one call.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from barnabas.pipelines.spark import sink_exactly_once as exactly_once
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink_exactly_once import Message, Turn
+from barnabas.pipelines.spark.sink_commit import abort_prepared, commit_prepared
 from barnabas.pipelines.spark.sink_link import drop_link, link_to
+from barnabas.pipelines.spark.sink_messages import Message, Turn
 from barnabas.pipelines.spark.sink_options import SinkOptions
 from barnabas.pipelines.spark.sink_rows import RowRules
-from barnabas.pipelines.spark.sink_writer import TaskWriter, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
@@ -111,6 +113,9 @@ def turn_of_query(context: Any, sink_name: str | None) -> Turn | None:
 
 
 def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: SinkOptions) -> Written:
+    from barnabas.pipelines.spark.sink_columns import rows_of
+    from barnabas.pipelines.spark.sink_writer import TaskWriter
+
     link = link_to(options.properties)
     try:
         identity = link.identity() if options.idempotent else None
@@ -129,8 +134,10 @@ def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: S
 def write_in_transaction(
     turn: Turn, batches: Iterator[pa.RecordBatch], rules: RowRules, options: SinkOptions
 ) -> Message:
+    from barnabas.pipelines.spark.sink_turn import write_turn
+
     try:
-        return exactly_once.write_turn(turn, batches, rules, link_to(options.properties), options)
+        return write_turn(turn, batches, rules, link_to(options.properties), options)
     except BaseException:
         drop_link(options.properties)
         raise
@@ -142,7 +149,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
         return
     assert len(prepared) == len(messages), "Spark commits a batch of which tasks failed"
     try:
-        exactly_once.commit(prepared, link_to(options.properties), options)
+        commit_prepared(prepared, link_to(options.properties), options)
     except BaseException:
         drop_link(options.properties)
         raise
@@ -151,4 +158,4 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
 def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
     prepared = [one for one in messages if isinstance(one, Message)]
     if prepared:
-        exactly_once.abort(prepared, link_to(options.properties))
+        abort_prepared(prepared, link_to(options.properties))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import zlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from barnabas.pipelines.spark.sink_batches import Columns, field_bytes, join, lengths_of
+from barnabas.pipelines.spark.sink_messages import Digest
 from barnabas.pipelines.spark.sink_murmur2 import spans
 
 Words = npt.NDArray[np.uint64]
@@ -24,16 +25,6 @@ Words = npt.NDArray[np.uint64]
 BASE = 0x9E3779B97F4A7C15
 WEIGHTS = [np.uint64(odd) for odd in (0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)]
 CHUNK_BYTES = 1 << 20
-MASK = (1 << 64) - 1
-
-
-class Digest(NamedTuple):
-    rows: int = 0
-    hash: int = 0
-
-    def __add__(self, other: object) -> Digest:
-        assert isinstance(other, Digest)
-        return Digest(self.rows + other.rows, (self.hash + other.hash) & MASK)
 
 
 def digest(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Digest:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.sink_batches import Columns, Records, encode_records, field_bytes, record_batch
-from barnabas.pipelines.spark.sink_digest import Digest, digest, topic_number
+from barnabas.pipelines.spark.sink_columns import ANY_PARTITION, BadRow, Rows
+from barnabas.pipelines.spark.sink_digest import digest, topic_number
 from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink_messages import Digest
 from barnabas.pipelines.spark.sink_murmur2 import partitions_of
 from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_rows import ANY_PARTITION, BadRow, RowRules, Rows
 from barnabas.pipelines.spark.sink_sender import BatchSender
 from barnabas.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, add_to_sequence
 
 Numbers = npt.NDArray[np.int64]
-
-CHUNK_BYTES = 1 << 20  # smaller Arrow batches are put together first
 
 
 class TaskWriter:
@@ -142,38 +140,11 @@ class TaskWriter:
         self._sender.send(*owner, batch)
 
 
-def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are worth the work; none is empty."""
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            held_bytes += batch.nbytes
-        if held_bytes >= CHUNK_BYTES:
-            yield together(held)
-            held, held_bytes = [], 0
-    if held:
-        yield together(held)
-
-
-def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return whole
-
-
 def digest_of(rows: Rows) -> Digest:
     numbers = np.array([topic_number(topic) for topic in rows.topics], np.uint64)
     topics = np.full(len(rows), numbers[0]) if rows.topic_of is None else numbers[rows.topic_of]
     asked = np.full(len(rows), ANY_PARTITION, np.int64) if rows.partition is None else rows.partition
     return digest(rows.columns, topics, asked)
-
-
-def rows_of(batches: Iterable[pa.RecordBatch], rules: RowRules) -> Iterator[Rows]:
-    for chunk in chunks(batches):
-        yield rules.apply(chunk)
 
 
 def narrow(count: int) -> Any:

@@ -113,6 +113,6 @@ def test_damage_is_told_with_topic_partition_and_offset() -> None:
     with pytest.raises(CorruptRecords, match="plant-3: records from offset 7 on can't be read"):
         Decoder("plant", 3, ALL, check_crcs=False).decode(data, scan(data, "plant-3"), 0, 99)
     data[16] = 1
-    with pytest.raises(CorruptRecords, match="older than Kafka 0.11"):
+    with pytest.raises(CorruptRecords, match=r"older than Kafka 0\.11"):
         scan(data, "plant-3")
     assert read_header(data).magic == 1

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from barnabas.pipelines.spark import sink_digest
 from barnabas.pipelines.spark.sink_batches import Columns
-from barnabas.pipelines.spark.sink_digest import Digest, digest, topic_number
+from barnabas.pipelines.spark.sink_digest import digest, topic_number
+from barnabas.pipelines.spark.sink_messages import Digest
 
 Row = tuple[bytes | None, bytes | None, int, str]
 cells = st.none() | st.binary(max_size=30)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.spark.sink_digest import Digest
-from barnabas.pipelines.spark.sink_exactly_once import Message, Prepared, SinkError, Skipped, Trace, Turn, to_commit
+from barnabas.pipelines.spark.sink_commit import to_commit
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink_transactions import Transaction
 
 

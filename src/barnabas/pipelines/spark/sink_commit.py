@@ -21,159 +21,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-
-import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas.client.errors import ClientError, Refused
-from barnabas.pipelines.spark.sink_digest import Digest
-from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink_link import Link
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace
 from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_rows import RowRules
 from barnabas.pipelines.spark.sink_transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
-from barnabas.pipelines.spark.sink_writer import TaskWriter, digest_of, rows_of
-from barnabas.wire.errors import ErrorCode
 
-ANCHOR_PATIENCE_S = 10.0
 log = logging.getLogger("barnabas.spark.sink")
-
-
-class SinkError(Exception):
-    """A batch that cannot be written or committed; the text is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Which part of which batch a task writes. A batch that belongs to no query has no number and leaves no trace."""
-
-    prefix: str
-    task: int
-    batch: int | None
-    run: str = ""
-
-    @property
-    def transactional_id(self) -> str:
-        return f"{self.prefix}{self.task}"
-
-    @property
-    def what(self) -> str:
-        return "this write" if self.batch is None else f"batch {self.batch} of {self.prefix.rstrip('.')}"
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What a committed batch leaves on the anchor, beside its number: told apart by digest and run."""
-
-    digest: Digest
-    run: str
-
-    def __str__(self) -> str:
-        return f"{self.digest.rows} {self.digest.hash:016x} {self.run}"
-
-    @classmethod
-    def parse(cls, text: str) -> Trace:
-        try:
-            rows, digest, run = f"{text} ".split(" ", 2)
-            return cls(Digest(int(rows), int(digest, 16)), run.strip())
-        except ValueError:
-            raise SinkError(f"the anchor topic holds '{text}', which this sink has not written") from None
-
-
-@dataclass(frozen=True)
-class Prepared(WriterCommitMessage):
-    turn: Turn
-    transaction: Transaction
-    digest: Digest
-    began_s: float
-    first_of_run: bool
-
-
-@dataclass(frozen=True)
-class Skipped(WriterCommitMessage):
-    turn: Turn
-    committed: Digest
-    digest: Digest
-
-
-Message = Prepared | Skipped
-
-
-def write_turn(
-    turn: Turn, batches: Iterable[pa.RecordBatch], rules: RowRules, link: Link, options: SinkOptions
-) -> Message:
-    began_s = time.time()
-    transactions = link.transactions
-    transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
-    last = None
-    if turn.batch is not None:
-        last = transactions.committed_offset(turn.transactional_id, (options.anchor_topic, 0))
-    trace = None if last is None else Trace.parse(last.metadata)
-    if turn.batch is not None and last is not None and last.offset > turn.batch:
-        if last.offset > turn.batch + 1:
-            raise SinkError(
-                f"{turn.what} is to be written, and batch {last.offset - 1} has been already: the checkpoint is older "
-                f"than the output, or two queries or sinks share a name"
-            )
-        assert trace is not None
-        return Skipped(turn, trace.digest, sum((digest_of(rows) for rows in rows_of(batches, rules)), Digest()))
-    try:
-        found = _fill(transaction, turn, batches, rules, link, options)
-    except BaseException:
-        _abort(transactions, transaction)
-        raise
-    first_of_run = trace is None or not turn.run or trace.run != turn.run
-    return Prepared(turn, transaction, found, began_s, first_of_run)
-
-
-def _fill(
-    transaction: Transaction,
-    turn: Turn,
-    batches: Iterable[pa.RecordBatch],
-    rules: RowRules,
-    link: Link,
-    options: SinkOptions,
-) -> Digest:
-    transactions = link.transactions
-    writer = TaskWriter(
-        link,
-        options,
-        identity=ProducerIdentity(transaction.producer_id, transaction.epoch),
-        transactional_id=transaction.transactional_id,
-        announce=lambda partitions: transactions.add_partitions(transaction, partitions),
-        first=turn.task + (turn.batch or 0),
-    )
-    found = Digest()
-    try:
-        for rows in rows_of(batches, rules):
-            found += digest_of(rows)
-            writer.write(rows)
-        writer.flush()
-    finally:
-        writer.close()
-    if turn.batch is not None:
-        _leave_trace(transaction, turn, found, link, options)
-    return found
-
-
-def _leave_trace(transaction: Transaction, turn: Turn, found: Digest, link: Link, options: SinkOptions) -> None:
-    assert turn.batch is not None
-    deadline = time.monotonic() + ANCHOR_PATIENCE_S
-    while True:
-        try:
-            link.transactions.add_offset(
-                transaction,
-                turn.transactional_id,
-                (options.anchor_topic, 0),
-                turn.batch + 1,
-                str(Trace(found, turn.run)),
-            )
-            return
-        except Refused as refused:
-            if refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline:
-                raise
-        link.create_topic(options.anchor_topic)
-        time.sleep(0.05)
 
 
 def to_commit(messages: Sequence[Message], committed: Callable[[int], Digest | None]) -> list[Prepared]:
@@ -204,7 +59,7 @@ def to_commit(messages: Sequence[Message], committed: Callable[[int], Digest | N
     )
 
 
-def commit(messages: Sequence[Message], link: Link, options: SinkOptions) -> None:
+def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOptions) -> None:
     transactions = link.transactions
     turn = messages[0].turn
 
@@ -224,13 +79,13 @@ def commit(messages: Sequence[Message], link: Link, options: SinkOptions) -> Non
         except Refused as refused:
             raise _why_not(ready, refused, options) from refused
     if not chosen:
-        abort(messages, link)
+        abort_prepared(messages, link)
 
 
-def abort(messages: Iterable[Message | None], link: Link) -> None:
+def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:
     for one in messages:
         if isinstance(one, Prepared):
-            _abort(link.transactions, one.transaction)
+            abort_quietly(link.transactions, one.transaction)
 
 
 def end_leftovers(transactions: TransactionalProducer, prefix: str, tasks: int, timeout_ms: int) -> None:
@@ -257,7 +112,7 @@ def _why_not(one: Prepared, refused: Refused, options: SinkOptions) -> Exception
     )
 
 
-def _abort(transactions: TransactionalProducer, transaction: Transaction) -> None:
+def abort_quietly(transactions: TransactionalProducer, transaction: Transaction) -> None:
     try:
         transactions.end(transaction, commit=False)
     except ClientError as error:  # it ends by itself when it times out, or has been ended
