@@ -302,7 +302,10 @@ class Segment:
         return header.base_offset <= offset and header.max_timestamp == timestamp
 
     def transactions_are_plausible(self) -> bool:
-        """Whether each entry of the transaction index belongs to a marker of its producer; asked once."""
+        """Whether each entry of the transaction index belongs to a marker of its producer; asked once.
+
+        An index that is there has entries, unless a truncation has taken them all.
+        """
         if self._transactions_are_checked or not self.transactions.exists:
             return True
         self._transactions_are_checked = True
@@ -315,7 +318,7 @@ class Segment:
             ):
                 return False
             ended = each.last_offset
-        return self.transactions.is_whole()
+        return self.transactions.is_whole() and bool(self.transactions.entries())
 
     def _is_marker(self, producer_id: int, offset: int) -> bool:
         position = self.position_of(offset)
