@@ -40,6 +40,8 @@ CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": 50,
     "log.initial.task.delay.ms": 3_600_000,
     "log.cleaner.backoff.ms": 3_600_000,
+    "transaction.state.log.num.partitions": 1,
+    "offsets.topic.num.partitions": 1,
 }
 WAIT_S = 20.0
 
@@ -165,16 +167,25 @@ class Templates(NamedTuple):
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
-    root = tmp_path_factory.mktemp("faults")
+    """Two topics, `t00` and `t01`, and `aborted`."""
+    return make_templates(tmp_path_factory.mktemp("faults"), 2, abort_some)
+
+
+@pytest.fixture(scope="session")
+def many_topics(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    return make_templates(tmp_path_factory.mktemp("many"), TOPICS, lambda node: None)
+
+
+def make_templates(root: Path, count: int, also: Callable[[Node], None]) -> Templates:
     made = Templates(root / "killed", root / "clean")
-    topics = [topic_name(number) for number in range(TOPICS)]
+    topics = [topic_name(number) for number in range(count)]
     last_segment = BATCHES - PER_SEGMENT
     with Node(CONFIG, data_dir=root / "data") as node:
         client = Client(node)
         size = PER_SEGMENT * len(batch_of(0))
         assert not any(client.create_topics(topics, segment_bytes=size, index_interval_bytes=300, retention_ms=-1))
         fill(client, topics)
-        abort_some(node)
+        also(node)
         wait_until(lambda: all(recovery_points(root / "data").get(topic, 0) >= last_segment for topic in topics))
         client.close()
         node.kill()

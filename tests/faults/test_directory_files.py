@@ -19,7 +19,7 @@ CHECKPOINTS = (
     "cleaner-offset-checkpoint",
 )
 GARBAGE = b"\xff\xfe\x00garbage"
-SHOWN = ("t00", "t43")
+SHOWN = ("t00", "t01")
 
 
 def everything_is_there(node: Node, tools: SimpleNamespace) -> None:
@@ -150,7 +150,7 @@ def test_directories_that_were_being_deleted_go_on_being_deleted(
     data = tmp_path / "data"
     shutil.copytree(templates.killed, data)
     doomed = data / f"t05-0.{'a' * 32}-delete"
-    shutil.copytree(data / "t05-0", doomed)
+    shutil.copytree(data / "t01-0", doomed)
     (doomed / "00000000000000000000.log").unlink()
     node = start(data)
     tools.wait_until(lambda: not doomed.exists())
@@ -163,16 +163,15 @@ def test_a_partition_of_another_topic_id_is_set_aside(
     """Its records are of a topic that was deleted: they are kept for the operator, and not given out."""
     data = tmp_path / "data"
     shutil.copytree(templates.killed, data)
-    other = (data / "t06-0" / "partition.metadata").read_bytes()
-    (data / "t05-0" / "partition.metadata").write_bytes(other)
+    other = (data / "t00-0" / "partition.metadata").read_bytes()
+    (data / "t01-0" / "partition.metadata").write_bytes(other)
     node = start(data)
     client = tools.Client(node)
-    assert client.read("t05") == ({}, 0)
+    assert client.read("t01") == ({}, 0)
     client.close()
-    [stray] = data.glob("t05-0.*-stray")
+    [stray] = data.glob("t01-0.*-stray")
     assert (stray / f"{0:020d}.log").exists()
-    assert f"{data / 't05-0'} belongs to no partition of this node and is set aside" in node.log()
-    everything_is_there(node, tools)
+    assert f"{data / 't01-0'} belongs to no partition of this node and is set aside" in node.log()
 
 
 # A transaction index that is gone after a clean stop is not missed; neither does Kafka miss it.

@@ -266,15 +266,15 @@ class Harmed:
 
 
 @pytest.fixture(scope="module")
-def killed(templates: Any, tmp_path_factory: pytest.TempPathFactory, tools: SimpleNamespace) -> Iterator[Harmed]:
-    harmed = Harmed(templates.killed, tmp_path_factory.mktemp("killed") / "data", KILLED, tools)
+def killed(many_topics: Any, tmp_path_factory: pytest.TempPathFactory, tools: SimpleNamespace) -> Iterator[Harmed]:
+    harmed = Harmed(many_topics.killed, tmp_path_factory.mktemp("killed") / "data", KILLED, tools)
     yield harmed
     harmed.close()
 
 
 @pytest.fixture(scope="module")
-def clean(templates: Any, tmp_path_factory: pytest.TempPathFactory, tools: SimpleNamespace) -> Iterator[Harmed]:
-    harmed = Harmed(templates.clean, tmp_path_factory.mktemp("clean") / "data", CLEAN, tools)
+def clean(many_topics: Any, tmp_path_factory: pytest.TempPathFactory, tools: SimpleNamespace) -> Iterator[Harmed]:
+    harmed = Harmed(many_topics.clean, tmp_path_factory.mktemp("clean") / "data", CLEAN, tools)
     yield harmed
     harmed.close()
 
