@@ -23,6 +23,11 @@ from barnabas.testing.process import StartFailed
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -131,6 +136,15 @@ class Client:
         topics = [CreatableTopic(name=each, num_partitions=1, replication_factor=1, configs=settings) for each in names]
         answer = self.connection.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
         return [each.error_code for each in answer.topics]
+
+    def configure(self, topic: str, **config: object) -> None:
+        changes = [
+            AlterableConfig(name=key.replace("_", "."), config_operation=0, value=str(value))
+            for key, value in config.items()
+        ]
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes)
+        [result] = self.connection.request(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert result.error_code == 0, result
 
     def close(self) -> None:
         self.connection.close()

@@ -9,6 +9,7 @@ wrong is written anew.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from array import array
@@ -171,7 +172,8 @@ class Segment:
         try:
             written = os.pwrite(fd, parts[0], start) if len(parts) == 1 else os.pwritev(fd, parts, start)
             if written != size:
-                raise ShortWrite(f"{written} of {size} bytes written to {self.file.path}")
+                why = f"{os.strerror(errno.ENOSPC)}, only {written} of {size} bytes were written"
+                raise ShortWrite(errno.ENOSPC, why, self.file.path)
         except OSError:
             os.ftruncate(fd, start)
             raise
