@@ -26,7 +26,7 @@ from barnabas.node.metadata.snapshots import (
     read_bootstrap_records,
     readable_snapshots,
 )
-from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE
+from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_DIRECTORY
 from barnabas.wire import batch as wire
 from barnabas.wire.records import metadata
 from barnabas.wire.records.raft import KRaftVersionRecord, VotersRecord
@@ -85,6 +85,7 @@ def load_metadata(root: Path, *, node_id: int, directory_id: Uuid) -> LoadedMeta
         loaded.quorum_state = read_quorum_state(loaded.directory)
         _load_snapshot(loaded)
         _load_log(loaded)
+        _refuse_lost_log(loaded, root)
         check_level(loaded.level)
     except MetadataError as error:
         raise StartError(f"The metadata in {loaded.directory} cannot be loaded: {error}") from error
@@ -133,6 +134,15 @@ def _load_log(loaded: LoadedMetadata) -> None:
             raise MetadataError(
                 f"{snapshot_id.file_name} cannot be read, and the log ends before it, at offset {loaded.end_offset}"
             )
+
+
+def _refuse_lost_log(loaded: LoadedMetadata, root: Path) -> None:
+    """Who has partitions had metadata: an empty log in its place would take them for nobody's."""
+    if loaded.end_offset == 0 and loaded.directory.exists():
+        names = (path.name for path in sorted(root.iterdir()) if path.name != LOG_DIRECTORY_NAME)
+        partition = next((name for name in names if PARTITION_DIRECTORY.fullmatch(name)), None)
+        if partition is not None:
+            raise MetadataError(f"the log is empty, but there are partitions such as {partition}")
 
 
 def _replay_batch(loaded: LoadedMetadata, batch: Batch) -> None:

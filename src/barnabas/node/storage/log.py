@@ -144,6 +144,9 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             recovered = recovery.recover(job)
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
+        if log.log_end_offset < recovery_point:
+            end = log.log_end_offset
+            logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         if recovered is not None and recovered.cut:
             end, removed = log.log_end_offset, recovered.truncated_bytes
@@ -159,6 +162,9 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self._start_empty(log_start_offset, now_ms)
             return True
         active = self.segments.active
+        for segment in self.segments:
+            if not segment.size and segment is not active and not self._config.compacted:
+                logger.error("%s: the segment at %d is empty, its records are gone", self.name, segment.base_offset)
         for base_offset in incomplete:
             if base_offset != active.base_offset:
                 logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
@@ -174,8 +180,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self.epochs = LeaderEpochs.load(self.directory)
         else:
             self.epochs = LeaderEpochs(recovered.epochs)
-            self._learn_first_epochs()
             self.epochs.dirty = self._directory_changed = True
+        self._learn_first_epochs()
         if self.log_end_offset < self.log_start_offset:
             self._remove(self.segments.clear())
             self.epochs.clear()
@@ -187,7 +193,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         return True
 
     def _learn_first_epochs(self) -> None:
-        """The start may have fallen back behind what the checkpoint of epochs knows: the batches there know theirs."""
+        """The start may have fallen back behind what the checkpoint of epochs knows, or the checkpoint may be gone: the
+        batches there know theirs."""
         entries = self.epochs.entries()
         known_from = entries[0][1] if entries else self.log_end_offset
         if known_from <= self.log_start_offset:
@@ -202,6 +209,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         for epoch, offset in entries:
             found.assign(epoch, offset)
         self.epochs = found
+        self.epochs.dirty = True
 
     # -- appending
 

@@ -172,7 +172,7 @@ class LogDir:
         """Learn how the last owner stopped, and forget it on the disk: from now on a crash is an unclean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", errors="replace") as file:
                 text = file.read()
         except FileNotFoundError:
             return
