@@ -21,7 +21,7 @@ from barnabas.wire.errors import KafkaError
 logger = logging.getLogger("barnabas.housekeeping")
 
 TURN_S = 0.002
-REST = 2
+REST, REST_S_MAX = 2, 0.005
 
 
 class Housekeeping:
@@ -62,7 +62,8 @@ class Housekeeping:
                 count = self._retain(partition)
                 deleted += count
                 if count or time.monotonic() > turn_ends:
-                    await asyncio.sleep(REST * (time.monotonic() - began) if count else 0)
+                    worked_s = time.monotonic() - began
+                    await asyncio.sleep(min(REST * worked_s, REST_S_MAX) if count else 0)
                     turn_ends = time.monotonic() + TURN_S
             if deleted > before:
                 log = partition.log
