@@ -76,7 +76,6 @@ def compaction(side: Side, settings: Settings) -> Figures:
     side.start()
     topic, other = new_topic(side, "compaction-log", config={"segment.bytes": "67108864"}), new_topic(side, "other")
     load.produce_keyed(side.bootstrap_servers, topic, settings.compaction_mb * 1_000, 980, settings.compaction_keys)
-    os.sync()
     *closed, _ = sorted((side.data_dir / f"{topic}-0").glob("*.log"))
     closed_bytes = sum(path.stat().st_size for path in closed)
     checkpoint = side.data_dir / "cleaner-offset-checkpoint"
@@ -135,7 +134,6 @@ def retention(side: Side, settings: Settings) -> Figures:
     made = _log_files(directory)
     if made < settings.retention_segments:
         raise RuntimeError(f"there are {made} segments instead of {settings.retention_segments}")
-    os.sync()
 
     def retain() -> float:
         load.configure(side.bootstrap_servers, ResourceType.TOPIC, topic, {"retention.ms": "1"})
@@ -184,6 +182,7 @@ def _beside_paced(
     side: Side, settings: Settings, name: str, topic: str, work: Callable[[], float]
 ) -> tuple[float, Figures]:
     """How long it says that it took, and what a producer at a steady pace felt before and meanwhile."""
+    _until_idle(side)
     with PacedProducer(side.bootstrap_servers, topic, settings.paced_rate) as producer:
         quiet = producer.for_seconds(settings.paced_s)
         took = work()
@@ -195,6 +194,19 @@ def _beside_paced(
         f"{name}.busy.p99": busy_p99,
         f"{name}.factor": busy_p99 / quiet_p99,
     }
+
+
+def _until_idle(side: Side) -> None:
+    """What was written before is flushed in the background, file by file."""
+
+    def is_idle() -> bool:
+        before = process.cpu_seconds(side.pid), process.written_bytes(side.pid)
+        time.sleep(1)
+        used, wrote = process.cpu_seconds(side.pid) - before[0], process.written_bytes(side.pid) - before[1]
+        return used < 0.2 and wrote < 1_000_000
+
+    os.sync()
+    _until(is_idle)
 
 
 def _until(condition: Callable[[], bool]) -> None:
