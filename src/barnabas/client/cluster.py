@@ -138,9 +138,13 @@ class Cluster:
         *,
         version: int | None = None,
         timeout_ms: int | None = None,
+        within_ms: int | None = None,
     ) -> Any:
-        """Waits for a coordinator that is being found or loads; other errors in the answer are the caller's."""
-        attempts = Attempts(self.settings)
+        """Waits for a coordinator that is being found or loads; other errors in the answer are the caller's.
+
+        `timeout_ms` is for one answer (request.timeout.ms), `within_ms` for all tries (default.api.timeout.ms).
+        """
+        attempts = Attempts(self.settings, within_ms)
         while True:
             node_id = self.coordinator(kind, key, attempts)
             try:

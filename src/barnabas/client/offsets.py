@@ -48,7 +48,8 @@ def committed_offsets(
     attempts = Attempts(cluster.settings)
     by_topic = None if partitions is None else grouped(partitions)
     while True:
-        version = _version(cluster, group_id, OffsetFetchRequest, LAST_FETCH_VERSION_WITH_NAMES)
+        newest = cluster.coordinator_version("group", group_id, OffsetFetchRequest, attempts)
+        version = min(newest, LAST_FETCH_VERSION_WITH_NAMES)
         answer = cluster.ask_coordinator(
             "group", group_id, _request(group_id, by_topic, require_stable, version), version=version
         )
@@ -80,6 +81,7 @@ def commit_offsets(
     generation_id: int = -1,
     member_id: str = "",
     group_instance_id: str | None = None,
+    within_ms: int | None = None,
 ) -> None:
     """By a member of the group, or by anybody while it has none. Raises Refused, REBALANCE_IN_PROGRESS among others."""
     topics = [
@@ -104,8 +106,10 @@ def commit_offsets(
         group_instance_id=group_instance_id,
         topics=topics,
     )
-    version = _version(cluster, group_id, OffsetCommitRequest, LAST_COMMIT_VERSION_WITH_NAMES)
-    answer = cluster.ask_coordinator("group", group_id, request, version=version)
+    attempts = Attempts(cluster.settings, within_ms)
+    newest = cluster.coordinator_version("group", group_id, OffsetCommitRequest, attempts)
+    version = min(newest, LAST_COMMIT_VERSION_WITH_NAMES)
+    answer = cluster.ask_coordinator("group", group_id, request, version=version, within_ms=within_ms)
     for topic in answer.topics:
         for partition in topic.partitions:
             if partition.error_code:
@@ -118,12 +122,6 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
     return by_topic
-
-
-def _version(
-    cluster: Cluster, group_id: str, request: type[OffsetFetchRequest] | type[OffsetCommitRequest], newest: int
-) -> int:
-    return min(cluster.coordinator_version("group", group_id, request), newest)
 
 
 def _request(
