@@ -27,6 +27,18 @@ def resident_mb(pid: int) -> float:
     return total_kb / 1024
 
 
+def peak_mb(pid: int) -> dict[int, float]:
+    """The greatest resident set so far of a process and of each of its children."""
+    found: dict[int, float] = {}
+    for member in _tree(pid):
+        try:
+            status = Path(f"/proc/{member}/status").read_text()
+        except OSError:
+            continue
+        found[member] = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    return found
+
+
 def _tree(pid: int) -> list[int]:
     found = [pid]
     for member in found:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Partitions
-from barnabas.node.storage.log import SEGMENTS_AT_ONCE
+from barnabas.node.storage.log_cuts import SEGMENTS_AT_ONCE
 from barnabas.node.storage.retention import delete_old_segments
 from barnabas.wire.errors import KafkaError
 
