@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ PROPERTIES = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "log.init
 
 
 @contextmanager
-def cluster(kind: str) -> Iterator[Any]:
+def cluster(kind: str, properties: Mapping[str, str] | None = None) -> Iterator[Any]:
+    config = PROPERTIES | dict(properties or {})
     if kind == "our node":
-        with Node(PROPERTIES) as node:
+        with Node(config) as node:
             yield node
     else:
-        with reference.ApacheKafka(properties=PROPERTIES, release_version=RELEASE) as kafka:
+        with reference.ApacheKafka(properties=config, release_version=RELEASE) as kafka:
             yield kafka
 
 

@@ -59,7 +59,7 @@ def test_a_transcript_prints_what_kafkas_tool_printed(
     if _forbids(parts, tools, where):
         pytest.skip("told in the transcript")
     found: list[str] = []
-    with cluster(where) as running:
+    with cluster(where, _properties(parts)) as running:
         names = names_of(running, tmp_path)
         for step in (part for part in parts if isinstance(part, Step)):
             ours = tools == "our tools" or step.has("ours only")
@@ -79,6 +79,12 @@ def _forbids(parts: list[str | Step], tools: str, where: str) -> bool:
     """A transcript may say `@ not with Kafka's tools` or `@ not on Apache Kafka` in its prose."""
     said = {part[2:] for part in parts if isinstance(part, str) and part.startswith("@ not ")}
     return MODE != "write" and bool(said & {f"not with {tools}", f"not on {where}"})
+
+
+def _properties(parts: list[str | Step]) -> dict[str, str]:
+    """Of the cluster: `@ with KEY=VALUE` in the prose."""
+    said = [part[7:].partition("=") for part in parts if isinstance(part, str) and part.startswith("@ with ")]
+    return {key: value for key, _, value in said}
 
 
 def _ours(bootstrap: str) -> Runner:

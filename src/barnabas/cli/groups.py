@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.client import offsets
 from barnabas.client.errors import ClientError, Refused, UnsupportedByBroker
 from barnabas.client.metadata import BrokerNode, TopicPartition
+from barnabas.client.offsets import CommittedOffset
 from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
 
-# From version 10 on, topics of committed offsets go by their ids, which a group may have outlived.
-LAST_VERSION_WITH_NAMES = 9
 CONSUMER = "consumer"
 DEAD = "Dead"
 EMPTY = "Empty"
@@ -52,12 +52,6 @@ class GroupDescription(NamedTuple):
     members: list[GroupMember]
     epoch: int | None = None
     target_epoch: int | None = None
-
-
-class CommittedOffset(NamedTuple):
-    offset: int
-    leader_epoch: int
-    metadata: str
 
 
 def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
@@ -166,49 +160,17 @@ def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, CommittedOffset]:
     """All that the group has committed and nobody deleted."""
-    from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-
-    version = _version(cluster, group, OffsetFetchRequest)
-    if version >= 8:
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-    else:
-        request = OffsetFetchRequest(group_id=group, topics=None)
-    answer = cluster.ask_coordinator("group", group, request, version=version)
-    fetched = answer.groups[0] if version >= 8 else answer
-    if fetched.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return {}
-    _check(fetched.error_code, None, group)
-    found: dict[TopicPartition, CommittedOffset] = {}
-    for topic in fetched.topics:
-        for partition in topic.partitions:
-            if partition.error_code == 0 and partition.committed_offset >= 0:
-                found[topic.name, partition.partition_index] = CommittedOffset(
-                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
-                )
-    return dict(sorted(found.items()))
+    try:
+        return dict(sorted(offsets.committed_offsets(cluster, group).items()))
+    except Refused as refusal:
+        if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit_offsets(cluster: Cluster, group: str, chosen: Mapping[TopicPartition, int]) -> None:
     """As nobody's member: only a group without members takes them."""
-    from barnabas.wire.messages.offset_commit import (
-        OffsetCommitRequest,
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-    )
-
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (topic, partition), offset in offsets.items():
-        entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
-        entry.partitions.append(OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset))
-    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
-    answer = cluster.ask_coordinator("group", group, request, version=_version(cluster, group, OffsetCommitRequest))
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                raise Refused(
-                    partition.error_code,
-                    f"The offset of {topic.name}-{partition.partition_index} was not set for group {group}",
-                )
+    offsets.commit_offsets(cluster, group, {partition: CommittedOffset(at) for partition, at in chosen.items()})
 
 
 def delete_group(cluster: Cluster, group: str) -> ErrorCode:
@@ -267,11 +229,6 @@ def _one_by_one(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[
         except Refused:
             continue
     return found
-
-
-def _version(cluster: Cluster, group: str, request: Any) -> int:
-    connection = cluster.connection(cluster.coordinator("group", group))
-    return min(connection.version_of(request), LAST_VERSION_WITH_NAMES)
 
 
 def _check(code: int, message: str | None, group: str) -> None:

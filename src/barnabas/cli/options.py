@@ -94,7 +94,10 @@ class VersionWanted(Exception):
 
 
 class Parsed:
-    """What stands on the command line; a value is read as a number when it is asked for. A name without a declaration is a mistake of ours and raises KeyError."""
+    """What stands on the command line; a value is read as a number when it is asked for.
+
+    A name without a declaration is a mistake of ours and raises KeyError.
+    """
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
@@ -277,7 +280,10 @@ class _Parse:
         beginning = [option for option in options if any(each.lstrip("-").startswith(name) for each in option.names)]
         if len(beginning) == 1 and len(name) > 1:
             return beginning[0]
-        raise UsageError(f"{name} is not a recognized option{self._meant(name, beginning, options)}")
+        meant = self._meant(name, beginning, options)
+        if self.parser.commands:
+            raise UsageError(f"unrecognized arguments: '{spelled}'{meant}")
+        raise UsageError(f"{name} is not a recognized option{meant}")
 
     def _meant(self, name: str, beginning: list[Option], options: list[Option]) -> str:
         from difflib import get_close_matches

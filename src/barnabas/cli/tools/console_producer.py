@@ -87,9 +87,9 @@ PARSER = Parser(
 def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
+    from barnabas.cli.client_log import listen
     from barnabas.cli.line_reader import LineReader
     from barnabas.cli.producing import wait_for_topic
-    from barnabas.cli.client_log import listen
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings

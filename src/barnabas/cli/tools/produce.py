@@ -64,8 +64,8 @@ class Outgoing(NamedTuple):
 def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
-    from barnabas.cli.producing import Failures, close, close_hastily, wait_for_topic
     from barnabas.cli.client_log import listen
+    from barnabas.cli.producing import Failures, close, close_hastily, wait_for_topic
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings

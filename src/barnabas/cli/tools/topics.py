@@ -47,7 +47,7 @@ PARSER = Parser(
         option(
             "--topic",
             takes="topic",
-            help="The topic; a regular expression with --list, --describe and --alter.",
+            help="The topic; a regular expression except with --create.",
             completes="topic",
         ),
         option("--topic-id", takes="id", help="The id of the topic to describe."),
@@ -148,8 +148,8 @@ def _create(cluster: Cluster, parsed: Parsed) -> None:
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in _configs(parsed.texts("config")).items()]
     if "." in name or "_" in name:
         print(
-            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
-            "To avoid issues it is best to use either, but not both."
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
+            "collide. To avoid issues it is best to use either, but not both."
         )
     if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
         raise _failed(f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive")
@@ -233,19 +233,14 @@ def _alter(cluster: Cluster, parsed: Parsed) -> None:
 
 def _delete(cluster: Cluster, parsed: Parsed) -> None:
     from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-    from barnabas.wire.messages.metadata import MetadataRequest
 
-    name = _topic(parsed) or ""
-    known = [topic.name for topic in cluster.ask(MetadataRequest(topics=None)).topics]
-    if name not in known:
-        if "if-exists" in parsed:
-            return
-        raise _failed(f"Topic '{name}' does not exist as expected{nearest(name, known)}")
-    version = cluster.connection(next(iter(cluster.metadata([]).brokers))).version_of(DeleteTopicsRequest)
-    if version >= 6:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
-    else:
-        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+    names = _found(cluster, parsed, require="if-exists" not in parsed)
+    if not names:
+        return
+    # Versions up to 5 take names, later ones names or ids.
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
+    )
     for result in cluster.ask_controller(request).responses:
         check(result.error_code, result.error_message)
 
