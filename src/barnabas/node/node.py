@@ -44,9 +44,10 @@ from barnabas.node.replica_moves import MoveLimits, ReplicaMoves
 from barnabas.node.requests import ListenerKind
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory_lock import DirectoryLocked
+from barnabas.node.storage.loading import WrongDirectory
 from barnabas.node.storage.log_config import LONG_MAX, LogConfig
 from barnabas.node.storage.log_dir import LogDir
-from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
+from barnabas.node.storage.log_dirs import LogDirs
 from barnabas.node.storage.meta_properties import BadMetaProperties
 from barnabas.node.transactions.coordinator import TransactionCoordinator
 from barnabas.wire.uuids import Uuid
@@ -247,7 +248,10 @@ class Node:
         self._undo.append(self.recompression.close)
         self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
         await self.log_dirs.load(
-            self.log_config, now_ms=self.clock(), home_of=partial(self.partitions.home_of, self.image)
+            self.log_config,
+            now_ms=self.clock(),
+            home_of=partial(self.partitions.home_of, self.image),
+            recovery_children_per_dir=self.config.num_recovery_threads_per_data_dir,
         )
         self._undo.append(self.partitions.stop)
         self.controller.on_committed += [self._apply_configs, self.partitions.apply]

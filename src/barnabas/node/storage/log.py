@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
@@ -27,7 +28,15 @@ from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_pa
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.node.storage.segment import Placed, Segment, stamped
 from barnabas.node.storage.segments import Segments
-from barnabas.wire.batch import CONTROL_FLAG, NO_TIMESTAMP, BatchHeader, iterate_batches, set_timestamp, validate
+from barnabas.wire.batch import (
+    CONTROL_FLAG,
+    NO_TIMESTAMP,
+    BatchHeader,
+    iterate_batches,
+    pack_batch,
+    set_timestamp,
+    validate,
+)
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
@@ -251,6 +260,15 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         if not placed:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"An append to {self.name} without a record batch")
         return self._write(view, placed, now_ms, now_ms if log_append_time else NO_TIMESTAMP)
+
+    def append_records(
+        self, records: Sequence[tuple[bytes, bytes | None]], *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Keys and values of a coordinator of ours, as one batch: it is made here, so there is nothing to check."""
+        batch, header = pack_batch(records, now_ms, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        if self._config.log_append_time:
+            return self._append_own(batch, leader_epoch, now_ms, Origin.COORDINATOR)
+        return self._write(memoryview(batch), [(0, header)], now_ms, NO_TIMESTAMP, stamp=False)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""

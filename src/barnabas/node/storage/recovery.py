@@ -9,8 +9,8 @@ What is behind the end is removed for good before anything else is written, or i
 come back after the next crash and follow on batches it does not belong to.
 
 Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to files,
-so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, jobs in and
-results out as lines of JSON).
+so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, some jobs
+in and their results out as a line of JSON each).
 """
 
 from __future__ import annotations
@@ -97,12 +97,15 @@ def tidy(directory: str) -> None:
 
 
 def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
-    """The replaced segments are gone for good before the new one has its name: both together would be no log."""
+    """The replaced segments are gone for good before the new one has its name: both together would be no log.
+
+    There may be several new ones. What lies between them, none of them replaces.
+    """
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
-        first = min(offset_of(name) or 0 for name in logs)
-        end = max(first + 1, *(next_offset_in(directory, name) for name in logs))
-        replaced = [name for name in names if name.endswith(SEGMENT_SUFFIXES) and first <= (offset_of(name) or 0) < end]
+        spans = [(first := offset_of(name) or 0, max(first + 1, next_offset_in(directory, name))) for name in logs]
+        segment_files = [(offset_of(name) or 0, name) for name in names if name.endswith(SEGMENT_SUFFIXES)]
+        replaced = [name for at, name in segment_files if any(start <= at < end for start, end in spans)]
         unlink_all(f"{directory}/{name}" for name in replaced)
         fsync_path(directory)
     for name in swaps:
@@ -337,9 +340,10 @@ def die_with_parent(parent: int) -> None:
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
     for line in sys.stdin:
-        job = Job(*json.loads(line))
-        tidy(job.directory)
-        sys.stdout.write(json.dumps(recover(job)) + "\n")
+        jobs = [Job(*fields) for fields in json.loads(line)]
+        for job in jobs:
+            tidy(job.directory)
+        sys.stdout.write(json.dumps([recover(job) for job in jobs]) + "\n")
         sys.stdout.flush()
 
 

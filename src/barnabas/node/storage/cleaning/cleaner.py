@@ -68,7 +68,7 @@ class LogCleaning:
 
     log: PartitionLog
     process: CleanerProcess
-    swap: Swap | None = None
+    swaps: list[Swap] = field(default_factory=list)
     aborted: bool = False
     result: Finished | Failed | None = field(default=None)
 
@@ -76,8 +76,8 @@ class LogCleaning:
         if not self.aborted:
             self.aborted = True
             self.process.kill()
-            if self.swap is not None:
-                self.swap.abandon()
+            for swap in reversed(self.swaps):  # recovery may bring in some of them, but none without those before it
+                swap.abandon()
 
 
 class Cleaner:
@@ -212,10 +212,14 @@ class Cleaner:
             if cleaning.aborted:
                 return False
             job = job_for(log, dirt, self._settings, self._clock())
+            bunch: list[CleanedGroup] = []
             async with aclosing(process.run(job)) as messages:
                 async for message in messages:
                     if isinstance(message, CleanedGroup):
-                        await self._swap_in(cleaning, message)
+                        bunch.append(message)
+                        if not message.more:
+                            await self._swap_in(cleaning, bunch)
+                            bunch = []
                     else:
                         cleaning.result = message
                         break
@@ -236,22 +240,33 @@ class Cleaner:
         if directory.checkpointed.get((log.topic, log.partition), 0) < end_offset:
             await directory.write_checkpoints()
 
-    async def _swap_in(self, cleaning: LogCleaning, group: CleanedGroup) -> None:
-        if cleaning.aborted:
-            return
+    async def _swap_in(self, cleaning: LogCleaning, groups: list[CleanedGroup]) -> None:
+        """Several at once: each fsync of the directory is a moment in which appends may wait for the file system."""
         log = cleaning.log
         flusher = self._directory_of(log).flusher
-        cleaning.swap = swap = Swap(log, group, self._clock())
+        cleaning.swaps = swaps = [Swap(log, group, self._clock()) for group in groups]
+        taken: list[Swap] = []
         try:
-            swap.prepare()
+            for swap in swaps:
+                if cleaning.aborted:
+                    return
+                swap.prepare()
+                await asyncio.sleep(0)
             await flusher.run(lambda: fsync_path(log.directory))
-            if not cleaning.aborted:
+            for swap in swaps:
+                if cleaning.aborted:
+                    break
                 swap.take_over()
+                taken.append(swap)
+                await asyncio.sleep(0)
+            if taken:
                 await flusher.run(lambda: fsync_path(log.directory))
-                swap.finish()
+                for swap in taken:
+                    swap.finish()
+                    await asyncio.sleep(0)
                 await flusher.run(lambda: fsync_path(log.directory))
         finally:
-            cleaning.swap = None
+            cleaning.swaps = []
 
     async def _end(self, cleaning: LogCleaning, job: Job) -> bool:
         log, result = cleaning.log, cleaning.result
