@@ -82,11 +82,11 @@ class Cluster:
         self._by_node: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
         self._tls: ssl.SSLContext | None = None
-        self._ever_connected = False
+        self.ever_connected = False
 
     def ask(self, request: Request, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """The answer of any broker that can be reached."""
-        return self._ask(self._any_connection, request, version, timeout_ms)
+        return self._ask(self.any_connection, request, version, timeout_ms)
 
     def ask_node(
         self, node_id: int, request: Request, *, version: int | None = None, timeout_ms: int | None = None
@@ -138,9 +138,13 @@ class Cluster:
         *,
         version: int | None = None,
         timeout_ms: int | None = None,
+        within_ms: int | None = None,
     ) -> Any:
-        """Waits for a coordinator that is being found or loads; other errors in the answer are the caller's."""
-        attempts = Attempts(self.settings)
+        """Waits for a coordinator that is being found or loads; other errors in the answer are the caller's.
+
+        `timeout_ms` is for one answer (request.timeout.ms), `within_ms` for all tries (default.api.timeout.ms).
+        """
+        attempts = Attempts(self.settings, within_ms)
         while True:
             node_id = self.coordinator(kind, key, attempts)
             try:
@@ -157,14 +161,18 @@ class Cluster:
                 raise TimedOut(f"The coordinator of {kind} {key} did not take {api_name(type(request))}: {why}")
 
     def metadata(
-        self, topics: Iterable[str] | None = None, *, allow_auto_topic_creation: bool = False
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        allow_auto_topic_creation: bool = False,
+        timeout_ms: int | None = None,
     ) -> ClusterMetadata:
         """All topics, or those named (none of them: brokers only). A topic's own error is in its entry."""
         from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=allow_auto_topic_creation)
-        answer = self.ask(request)
+        answer = self._ask(self.any_connection, request, None, None, Attempts(self.settings, timeout_ms))
         if answer.error_code:
             raise Refused(answer.error_code, "The cluster's metadata was refused")
         found = metadata_from(answer)
@@ -179,7 +187,7 @@ class Cluster:
         attempts = Attempts(self.settings)
         found: dict[TopicPartition, OffsetAt] = {}
         missing = dict(wanted)
-        self._know_topics({topic for topic, _ in missing})
+        self.know_topics({topic for topic, _ in missing})
         while missing:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
             for (topic, partition), timestamp in missing.items():
@@ -201,8 +209,12 @@ class Cluster:
     def connection(self, node_id: int) -> Connection:
         """The connection to a node, made if there is none. Several requests may be in flight on it."""
         known = self._by_node.get(node_id)
-        if known is not None and not known.closed:
-            return known
+        if known is None or known.closed:
+            known = self._by_node[node_id] = self.new_connection(node_id)
+        return known
+
+    def new_connection(self, node_id: int) -> Connection:
+        """One of the caller's own, who closes it: for answers that are long in coming."""
         if node_id not in self._brokers:
             self._refresh_nodes()
         broker = self._brokers.get(node_id)
@@ -234,9 +246,16 @@ class Cluster:
 
     def topic(self, name: str) -> TopicMetadata:
         """As last seen; asked for if it never was, or was forgotten."""
-        if name not in self._topics:
-            self.metadata([name])
+        self.know_topics({name})
+        return self.known_topic(name)
+
+    def known_topic(self, name: str) -> TopicMetadata:
         return self._topics.get(name) or TopicMetadata(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, {})
+
+    def know_topics(self, names: set[str], *, timeout_ms: int | None = None) -> None:
+        """Asks in one request for those that were not seen yet, or were forgotten."""
+        if unknown := names - self._topics.keys():
+            self.metadata(sorted(unknown), timeout_ms=timeout_ms)
 
     def forget_leader(self, topic: str) -> None:
         """The next question about this topic is asked of the cluster."""
@@ -256,6 +275,19 @@ class Cluster:
                 raise Refused(code, message or f"There is no coordinator for {kind} {key}")
             if not attempts.pause():
                 raise TimedOut(f"No coordinator for {kind} {key} within {attempts.timeout_ms} ms ({code.name}).")
+
+    def coordinator_version(
+        self, kind: CoordinatorKind, key: str, request: type[Request], attempts: Attempts | None = None
+    ) -> int:
+        """The newest version of a request that both we and the coordinator know."""
+        attempts = attempts or Attempts(self.settings)
+        while True:
+            try:
+                return self.connection(self.coordinator(kind, key, attempts)).version_of(request)
+            except (BrokerUnreachable, TimedOut):
+                self.forget_coordinator(kind, key)
+                if not self.ever_connected or not attempts.pause():
+                    raise
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
@@ -286,20 +318,21 @@ class Cluster:
             try:
                 return choose().request(request, version, timeout_ms)
             except (BrokerUnreachable, TimedOut):
-                if not self._ever_connected or not attempts.pause():
+                if not self.ever_connected or not attempts.pause():
                     raise
 
-    def _any_connection(self) -> Connection:
+    def any_connection(self) -> Connection:
+        """To whichever broker can be reached; made if there is none that is idle."""
         usable = [one for one in (*self._by_node.values(), self._bootstrap) if one is not None and not one.closed]
         idle = [one for one in usable if not one.in_flight]
         if idle:
             return max(idle, key=lambda one: one.last_used)
         problems = []
-        for broker in self._brokers.values():
+        for broker in list(self._brokers.values()):
             if broker.id in self._by_node and self._by_node[broker.id] in usable:
                 continue  # busy
             try:
-                return self._connect_to(broker)
+                return self.connection(broker.id)
             except (BrokerUnreachable, TimedOut) as error:
                 problems.append(str(error).rstrip("."))
         for address in self.settings.bootstrap_servers:
@@ -314,13 +347,13 @@ class Cluster:
         if self._tls is None and self.settings.security.uses_tls:
             self._tls = self.settings.security.ssl_context()
         connection = Connection(address, self.settings, tls=self._tls, node_id=node_id)
-        self._ever_connected = True
+        self.ever_connected = True
         return connection
 
     def _connect_to(self, broker: BrokerNode) -> Connection:
         address = (broker.host, broker.port)
         try:
-            self._by_node[broker.id] = connection = self._connect(address, broker.id)
+            return self._connect(address, broker.id)
         except BrokerUnreachable as error:
             if address in self.settings.bootstrap_servers:
                 raise
@@ -328,13 +361,12 @@ class Cluster:
             raise BrokerUnreachable(
                 f"{str(error).rstrip('.')} (the address that node {broker.id} advertises; asked was {servers})."
             ) from None
-        return connection
 
     def _controller_connection(self) -> Connection:
         if self._controller_id not in self._brokers:
             self._refresh_nodes()
         # A broker passes on what is for the controller, so any will do while none is named.
-        return self.connection(self._controller_id) if self._controller_id in self._brokers else self._any_connection()
+        return self.connection(self._controller_id) if self._controller_id in self._brokers else self.any_connection()
 
     def _refresh_nodes(self) -> None:
         if not self._controllers:
@@ -361,22 +393,18 @@ class Cluster:
                     self._by_node[broker.id], self._bootstrap = self._bootstrap, None
                     break
 
-    def _know_topics(self, names: set[str]) -> None:
-        if unknown := names - self._topics.keys():
-            self.metadata(sorted(unknown))
-
     def _find_coordinator(self, kind: CoordinatorKind, key: str) -> tuple[int, ErrorCode, str | None]:
         from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 
         try:
-            connection = self._any_connection()
+            connection = self.any_connection()
             if connection.version_of(FindCoordinatorRequest) >= 4:
                 request = FindCoordinatorRequest(key_type=KEY_TYPES[kind], coordinator_keys=[key])
             else:
                 request = FindCoordinatorRequest(key_type=KEY_TYPES[kind], key=key)
             answer = connection.request(request)
         except (BrokerUnreachable, TimedOut) as error:
-            if not self._ever_connected:
+            if not self.ever_connected:
                 raise
             return -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
         found = answer.coordinators[0] if answer.coordinators else answer

@@ -7,11 +7,12 @@ in the oldest.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -311,6 +312,14 @@ class Connection:
             protocol = self._settings.security.protocol
             hint = f" (security.protocol is {protocol}: is that what this listener speaks?)"
         return ConnectionLost(f"{self.peer} closed the connection before it answered {api_name(request)}{hint}.")
+
+
+def wait_readable(connections: Iterable[Connection], timeout_s: float) -> set[int]:
+    """File numbers of the connections that have something to receive, or have ended."""
+    poller = select.poll()  # select() ends at 1024 open files
+    for connection in connections:
+        poller.register(connection.fileno(), select.POLLIN)
+    return {number for number, _ in poller.poll(timeout_s * 1000)}
 
 
 def api_name(request: type[Request]) -> str:

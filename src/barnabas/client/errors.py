@@ -7,6 +7,7 @@ ClientError
 ├── AuthenticationFailed     the broker does not believe who we are, or we do not believe it
 ├── UnsupportedByBroker      the cluster does not know what is asked, or not in a version we speak
 ├── TimedOut                 the time given is over
+├── TransactionFailed        what was written cannot be committed any more: abort it
 ├── UnreadableAnswer         bytes came back that are not the answer
 └── Refused                  the broker's answer is an error; its code is in `code`
     └── OffsetOutOfRange     the offset lies before the log's start or behind its end
@@ -44,6 +45,10 @@ class UnsupportedByBroker(ClientError):
 
 
 class TimedOut(ClientError):
+    pass
+
+
+class TransactionFailed(ClientError):
     pass
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
@@ -27,7 +28,15 @@ from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_pa
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.node.storage.segment import Placed, Segment, stamped
 from barnabas.node.storage.segments import Segments
-from barnabas.wire.batch import CONTROL_FLAG, NO_TIMESTAMP, BatchHeader, iterate_batches, set_timestamp, validate
+from barnabas.wire.batch import (
+    CONTROL_FLAG,
+    NO_TIMESTAMP,
+    BatchHeader,
+    iterate_batches,
+    pack_batch,
+    set_timestamp,
+    validate,
+)
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
@@ -135,10 +144,15 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             recovered = recovery.recover(job)
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
+        if log.log_end_offset < recovery_point:
+            end = log.log_end_offset
+            logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         if recovered is not None and recovered.cut:
             end, removed = log.log_end_offset, recovered.truncated_bytes
             logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
+        if recovered is not None and recovered.damage:
+            logger.error("%s: what is damaged below the recovery point is left: %s", log.name, recovered.damage)
         return log
 
     def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
@@ -148,6 +162,9 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self._start_empty(log_start_offset, now_ms)
             return True
         active = self.segments.active
+        for segment in self.segments:
+            if not segment.size and segment is not active and not self._config.compacted:
+                logger.error("%s: the segment at %d is empty, its records are gone", self.name, segment.base_offset)
         for base_offset in incomplete:
             if base_offset != active.base_offset:
                 logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
@@ -163,8 +180,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self.epochs = LeaderEpochs.load(self.directory)
         else:
             self.epochs = LeaderEpochs(recovered.epochs)
-            self._learn_first_epochs()
             self.epochs.dirty = self._directory_changed = True
+        self._learn_first_epochs()
         if self.log_end_offset < self.log_start_offset:
             self._remove(self.segments.clear())
             self.epochs.clear()
@@ -176,7 +193,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         return True
 
     def _learn_first_epochs(self) -> None:
-        """The start may have fallen back behind what the checkpoint of epochs knows: the batches there know theirs."""
+        """The start may have fallen back behind what the checkpoint of epochs knows, or the checkpoint may be gone: the
+        batches there know theirs."""
         entries = self.epochs.entries()
         known_from = entries[0][1] if entries else self.log_end_offset
         if known_from <= self.log_start_offset:
@@ -191,6 +209,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         for epoch, offset in entries:
             found.assign(epoch, offset)
         self.epochs = found
+        self.epochs.dirty = True
 
     # -- appending
 
@@ -241,6 +260,15 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         if not placed:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"An append to {self.name} without a record batch")
         return self._write(view, placed, now_ms, now_ms if log_append_time else NO_TIMESTAMP)
+
+    def append_records(
+        self, records: Sequence[tuple[bytes, bytes | None]], *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Keys and values of a coordinator of ours, as one batch: it is made here, so there is nothing to check."""
+        batch, header = pack_batch(records, now_ms, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        if self._config.log_append_time:
+            return self._append_own(batch, leader_epoch, now_ms, Origin.COORDINATOR)
+        return self._write(memoryview(batch), [(0, header)], now_ms, NO_TIMESTAMP, stamp=False)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
+logger = logging.getLogger("barnabas.storage")
+
 PREFERRED_MAX = 10_000
 
 
@@ -30,18 +33,30 @@ class LogDirs:
         max_open_files: int = 512,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
-        """Takes the locks: raises `DirectoryLocked`, `BadMetaProperties` or OSError, and then holds none."""
+        """Takes the locks: raises `DirectoryLocked` or `BadMetaProperties`, and then holds none.
+
+        A directory that cannot be used is offline; an OSError if none can.
+        """
         self.handles = FileHandles(max_open_files)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.dirs: list[LogDir] = []
         self.preferred: dict[TopicPartition, LogDir] = {}
         try:
             for path in paths:
-                self.dirs.append(LogDir(os.fspath(path), handles=self.handles, on_failure=on_failure))
+                self.dirs.append(self._take(os.fspath(path), on_failure))
+            if not self.online and self.dirs:
+                raise self.dirs[0].offline or OSError("no directory")
         except BaseException:
             for each in self.dirs:
                 each.release()
             raise
+
+    def _take(self, path: str, on_failure: Callable[[LogDir, OSError], None] | None) -> LogDir:
+        try:
+            return LogDir(path, handles=self.handles, on_failure=on_failure)
+        except OSError as error:
+            logger.error("The log directory %s cannot be used and is offline: %s", path, error)
+            return LogDir(path, handles=self.handles, on_failure=on_failure, unusable=error)
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return (log for each in self.dirs for log in each.logs.values())
@@ -90,7 +105,7 @@ class LogDirs:
         if meta is not None and meta.node_id != node_id:
             raise WrongDirectory(f"{self.dirs[0].path} belongs to node {meta.node_id}, not to node {node_id}")
         for slot, each in enumerate(self.dirs):
-            if each.meta is None:
+            if each.meta is None and each.offline is None:
                 given = first_directory_id if slot == 0 else None
                 each.write_meta(MetaProperties(cluster_id, node_id, given or Uuid.random()))
 
@@ -98,8 +113,11 @@ class LogDirs:
 
     def begin(self) -> None:
         """Read and remove the marks of a clean stop; `was_clean` and `previous_broker_epoch` of each dir are known."""
-        for each in self.dirs:
-            each.begin()
+        for each in self.online:
+            try:
+                each.begin()
+            except OSError as error:
+                each.failed(error)
 
     async def load(
         self,

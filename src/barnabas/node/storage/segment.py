@@ -9,6 +9,7 @@ wrong is written anew.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from array import array
@@ -171,7 +172,8 @@ class Segment:
         try:
             written = os.pwrite(fd, parts[0], start) if len(parts) == 1 else os.pwritev(fd, parts, start)
             if written != size:
-                raise ShortWrite(f"{written} of {size} bytes written to {self.file.path}")
+                why = f"{os.strerror(errno.ENOSPC)}, only {written} of {size} bytes were written"
+                raise ShortWrite(errno.ENOSPC, why, self.file.path)
         except OSError:
             os.ftruncate(fd, start)
             raise
@@ -302,7 +304,10 @@ class Segment:
         return header.base_offset <= offset and header.max_timestamp == timestamp
 
     def transactions_are_plausible(self) -> bool:
-        """Whether each entry of the transaction index belongs to a marker of its producer; asked once."""
+        """Whether each entry of the transaction index belongs to a marker of its producer; asked once.
+
+        An index that is there has entries, unless a truncation has taken them all.
+        """
         if self._transactions_are_checked or not self.transactions.exists:
             return True
         self._transactions_are_checked = True
@@ -315,7 +320,7 @@ class Segment:
             ):
                 return False
             ended = each.last_offset
-        return self.transactions.is_whole()
+        return self.transactions.is_whole() and bool(self.transactions.entries())
 
     def _is_marker(self, producer_id: int, offset: int) -> bool:
         position = self.position_of(offset)

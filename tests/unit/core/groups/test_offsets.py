@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.groups.commits import Commit, Committer
+from barnabas.core.groups.records import offset_record
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records.groups import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
@@ -199,3 +202,19 @@ def test_pending_offsets_keep_what_they_would_replace(stage: Stage) -> None:
     stage.now_ms += 8 * DAY_MS
     stage.run(lambda shard: shard.expire_offsets())
     assert stage.committed() == 5
+
+
+@given(
+    st.text(max_size=20),
+    st.text(max_size=20),
+    st.integers(0, 2**31 - 1),
+    st.integers(-1, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.text(max_size=300),
+)
+def test_an_offset_packed_by_hand_has_the_bytes_of_the_codec(
+    group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str
+) -> None:
+    value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=1_700_000_000_000)
+    record = offset_record(group, topic, partition, value)
+    assert record.encode() == CoordinatorRecord(*record).encode()

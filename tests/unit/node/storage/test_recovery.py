@@ -227,14 +227,14 @@ def test_the_child_process_recovers_like_we_do(create: Create, batch: Build, dir
     shutil.copytree(directory, tmp_path / "copy" / "orders-0")
     child = subprocess.run(
         [sys.executable, "-m", "barnabas.node.storage.recovery", str(os.getpid())],
-        input=json.dumps(job(tmp_path / "copy" / "orders-0")) + "\n",
+        input=json.dumps([job(tmp_path / "copy" / "orders-0")]) + "\n",
         capture_output=True,
         text=True,
         check=True,
         timeout=30,
     )
     here = recovery.recover(job(directory))
-    assert json.loads(child.stdout) == json.loads(json.dumps(here))
+    assert json.loads(child.stdout) == json.loads(json.dumps([here]))
     assert here.truncated_bytes == 4
     assert index_bytes(directory) == index_bytes(tmp_path / "copy" / "orders-0")
 
