@@ -42,6 +42,8 @@ def main() -> int:
     if options.only is not None:
         factories = [yardstick] if options.only == "kafka" else [BarnabasSide]
     measured: Measured = defaultdict(lambda: defaultdict(list))
+    for path in options.add:
+        report.read_rounds(path, measured)
     run_alone([case for case in cases if case.alone], factories, settings, measured)
     run_side_by_side([case for case in cases if not case.alone], factories, settings, measured)
 
@@ -73,6 +75,9 @@ def arguments() -> argparse.Namespace:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="rewrite docs/benchmarks.md (by default after a full run)",
+    )
+    parser.add_argument(
+        "--add", type=Path, action="append", default=[], help="the rounds of an earlier run, its --json"
     )
     parser.add_argument("--section", default="result", help="which table of docs/benchmarks.md (result, log)")
     options = parser.parse_args()

@@ -24,6 +24,13 @@ def medians(measured: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict
     return {side: {key: statistics.median(rounds) for key, rounds in rows.items()} for side, rows in measured.items()}
 
 
+def read_rounds(path: Path, measured: Mapping[str, dict[str, list[float]]]) -> None:
+    """Adds what an earlier run has written, so that a table can be made of several."""
+    for side, rows in json.loads(path.read_text())["rounds"].items():
+        for key, rounds in rows.items():
+            measured[side][key].extend(rounds)
+
+
 def table(figures: Medians, yardstick: str) -> list[list[str]]:
     ours, theirs = figures.get(BarnabasSide.name, {}), figures.get(yardstick, {})
     ceiling = figures.get(MockSide.name, {}) if yardstick != MockSide.name else {}

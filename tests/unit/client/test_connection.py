@@ -114,6 +114,21 @@ def test_an_answer_that_does_not_come_ends_the_connection(scripted: Any) -> None
     assert connection.closed
 
 
+def test_an_interrupt_ends_the_connection_since_an_answer_is_in_the_way(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = scripted({12: lambda request, version: HeartbeatResponse()})
+    connection = connect(broker)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connection.request(HeartbeatRequest())
+    assert connection.closed
+
+
 def test_answers_come_in_the_order_of_requests(scripted: Any) -> None:
     broker = scripted({12: lambda request, version: HeartbeatResponse(error_code=request.generation_id)})
     with connect(broker) as connection:

@@ -8,6 +8,7 @@ With `spark-submit` the master and the JVM are the submitter's, and the rest hol
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ def session(
         settings["spark.master"] = given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
         if settings["spark.master"].startswith("local"):
             settings |= LOCAL_SETTINGS
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark looks for python3 on the PATH otherwise
             settings[JAVA_OPTIONS] = _java_options(given, quick_start)
             given.pop(JAVA_OPTIONS, None)
     builder = SparkSession.builder.appName(app_name)
