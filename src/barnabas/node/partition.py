@@ -7,6 +7,7 @@ produces, fetch sessions) by how many bytes; nobody looks for news in a partitio
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from barnabas.core.metadata.state import PartitionState
 from barnabas.core.replication.decide import diverges, has_enough_replicas, leader_epoch_error
@@ -157,28 +158,40 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         opening: Opening = Opening.HERE,
     ) -> Appended:
-        log, replication = self.log, self.replication
+        self._require_writable(acks)
+        leader_epoch = self.replication.leader_epoch
+        appended = self.log.append(records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, opening=opening)
+        if not appended.duplicate:
+            self._appended(appended)
+        return appended
+
+    def append_records(self, records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Appended:
+        """Keys and values of a coordinator of ours, which waits for all in-sync replicas."""
+        self._require_writable(-1)
+        appended = self.log.append_records(records, leader_epoch=self.replication.leader_epoch, now_ms=now_ms)
+        self._appended(appended)
+        return appended
+
+    def _require_writable(self, acks: int) -> None:
         if not self._leads:
             self.require_available()
         if acks == -1 and not self._has_enough_replicas(acks):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(replication.in_sync)} in-sync replicas of {log.name} are fewer than "
-                f"min.insync.replicas={log.config.min_insync_replicas}.",
+                f"{len(self.replication.in_sync)} in-sync replicas of {self.log.name} are fewer than "
+                f"min.insync.replicas={self.log.config.min_insync_replicas}.",
             )
-        appended = log.append(
-            records, leader_epoch=replication.leader_epoch, now_ms=now_ms, origin=origin, opening=opening
-        )
-        if not appended.duplicate:
-            end_offset = appended.last_offset + 1
-            advanced = replication.appended(end_offset)
-            if advanced and replication.high_watermark == end_offset and not self._uncommitted:
-                self._advanced(appended.size)
-            else:
-                self._uncommitted.append((end_offset, appended.size))
-                if advanced:
-                    self._advanced(self._take_committed())
-        return appended
+
+    def _appended(self, appended: Appended) -> None:
+        replication = self.replication
+        end_offset = appended.last_offset + 1
+        advanced = replication.appended(end_offset)
+        if advanced and replication.high_watermark == end_offset and not self._uncommitted:
+            self._advanced(appended.size)
+        else:
+            self._uncommitted.append((end_offset, appended.size))
+            if advanced:
+                self._advanced(self._take_committed())
 
     def follower_at(self, replica_id: int, end_offset: int) -> None:
         """A follower has everything below this offset."""

@@ -7,7 +7,7 @@ broker without touching it. The produce and fetch paths stay on this side of `de
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from crc32c import crc32c
@@ -466,3 +466,37 @@ def build_batch(
         records_count=len(listed),
     )
     return assemble(header, compress(payload, compression, level) if compression else payload)
+
+
+def pack_batch(
+    records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int, *, base_offset: int, leader_epoch: int
+) -> tuple[bytearray, BatchHeader]:
+    """As `build_batch`, for keys and values of our own that are of one moment: nothing to compress, no producer."""
+    parts = [bytes(HEADER_BYTES)]
+    for index, (key, value) in enumerate(records):
+        body = b"\0\0%b%b%b%b\0" % (
+            _varint(index),
+            _varint(len(key)),
+            key,
+            b"\1" if value is None else _varint(len(value)) + value,
+        )
+        parts += (_varint(len(body)), body)
+    batch = bytearray().join(parts)
+    length, last = len(batch) - LOG_OVERHEAD_BYTES, len(records) - 1
+    rest = (0, last, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, last + 1)
+    HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *rest)
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
+    CRC.pack_into(batch, CRC_OFFSET, crc)
+    return batch, BatchHeader(base_offset, length, leader_epoch, MAGIC, crc, *rest)
+
+
+def _varint(length: int) -> bytes:
+    """Of a number that is not negative."""
+    if length < 0x40:
+        return _SMALL_VARINTS[length]
+    out = bytearray()
+    append_varint(out, length)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [bytes((2 * length,)) for length in range(0x40)]

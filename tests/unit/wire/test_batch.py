@@ -14,6 +14,7 @@ from barnabas.wire.batch import (
     decode_records,
     decode_records_fast,
     only_record,
+    pack_batch,
     read_header,
     validate,
 )
@@ -189,3 +190,11 @@ def test_the_only_record_of_a_batch_is_read_without_a_reader(key: bytes | None, 
     for size in (61, 62, 65):
         with pytest.raises(KafkaError):
             only_record(built, 6, size)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1, max_size=100))
+def test_a_batch_packed_by_hand_is_the_one_that_is_built(records: list[tuple[bytes, bytes | None]]) -> None:
+    packed, header = pack_batch(records, 1_700_000_000_000, base_offset=12, leader_epoch=3)
+    listed = [Record(12 + index, 1_700_000_000_000, *record) for index, record in enumerate(records)]
+    assert packed == build_batch(listed, leader_epoch=3)
+    assert header == validate(packed)

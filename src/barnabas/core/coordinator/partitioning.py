@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _INT_MIN = -(1 << 31)
 
 
@@ -14,6 +16,7 @@ def java_hash(text: str) -> int:
     return code - (1 << 32) if code >= 1 << 31 else code
 
 
+@lru_cache(maxsize=4096)  # the same few groups ask again and again
 def partition_for(key: str, partitions: int) -> int:
     code = java_hash(key)
     return (0 if code == _INT_MIN else abs(code)) % partitions

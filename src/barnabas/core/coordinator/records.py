@@ -20,6 +20,15 @@ class CoordinatorRecord(NamedTuple):
     value: Record | None
     value_version: int = 0
 
+    def encode(self) -> tuple[bytes, bytes | None]:
+        key = bytearray(_INT16.pack(self.key.api_key))
+        self.key.encode_into(key, 0)
+        if self.value is None:
+            return bytes(key), None
+        value = bytearray(_INT16.pack(self.value_version))
+        self.value.encode_into(value, self.value_version)
+        return bytes(key), bytes(value)
+
 
 class Kind(NamedTuple):
     """The classes of one type of record."""
@@ -29,16 +38,6 @@ class Kind(NamedTuple):
 
 
 Kinds: TypeAlias = Mapping[int, Kind]
-
-
-def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    key = bytearray(_INT16.pack(record.key.api_key))
-    record.key.encode_into(key, 0)
-    if record.value is None:
-        return bytes(key), None
-    value = bytearray(_INT16.pack(record.value_version))
-    record.value.encode_into(value, record.value_version)
-    return bytes(key), bytes(value)
 
 
 def decode(kinds: Kinds, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:

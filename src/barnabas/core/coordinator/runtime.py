@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.promise import Promise
-from barnabas.core.coordinator.records import CoordinatorRecord, Kinds, encode
+from barnabas.core.coordinator.records import CoordinatorRecord, Kinds
 from barnabas.core.coordinator.timeline import Timeline
 from barnabas.core.coordinator.timers import Timers
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -132,7 +132,7 @@ class ShardRuntime(Generic[S]):
 
     def _take(self, records: Sequence[CoordinatorRecord], decision: Decision[Any]) -> None:
         before = self.timeline.position
-        encoded = [encode(record) for record in records]
+        encoded = [record.encode() for record in records]
         position = self.timeline.begin()
         try:
             for record in records:

@@ -151,6 +151,10 @@ class Coordinator(Generic[S]):
         """Runs the operation on the key's shard; returns or raises what it decided once that is committed."""
         return await kept(self.led_for(key).submit(operation))
 
+    async def submit_at_once(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
+        """As `submit`; nothing is waited for that this node can do by itself."""
+        return await kept(self.led_for(key).submit_at_once(operation))
+
     async def submit_to(self, index: int, operation: Callable[[S], Decision[T]]) -> T:
         return await kept(self.led(index).submit(operation))
 

@@ -1,7 +1,8 @@
 """One partition of an internal topic that this node leads: loaded, written, watched, timed.
 
-Decisions of one turn of the loop are appended together at its end: one batch, one answer each. The partition tells us
-as a watcher how far it is committed, and when it is no longer ours.
+Decisions of one turn of the loop are appended together at its end: one batch, one answer each. Only what costs less to
+write than to wait for, as a commit of offsets does, is appended at once, with whatever waits. The partition tells us as
+a watcher how far it is committed, and when it is no longer ours.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barnabas.core.coordinator.loading import Decoder, Loader, marker_record
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.runtime import Batch, Shard, ShardRuntime, append_error
 from barnabas.node.partition import Partition
+from barnabas.node.storage.log import Appended
 from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, compiled_records, decode_records
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -82,6 +84,8 @@ class LedShard(Generic[S]):
         shard.timers.on_earlier = self._set_timer
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._writes_at_once = False
+        self._is_writing = False
         # With `flush.messages`, committed is what has been synced as well; without, there is no such bound.
         self._syncing: int = 0
         self._synced_end = 0
@@ -115,6 +119,8 @@ class LedShard(Generic[S]):
             self._loaded()
         except asyncio.CancelledError:
             raise
+        except KafkaError as error:
+            log.error("%s cannot be loaded, its coordinator stays away: %s", partition.log.name, error.message)
         except Exception:
             log.exception("%s cannot be loaded: its coordinator stays away", partition.log.name)
 
@@ -145,6 +151,17 @@ class LedShard(Generic[S]):
     def submit(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
         return self._runtime.decide(operation)
 
+    def submit_at_once(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
+        """As `submit`, and written before this returns: unless a replica or a disk is waited for, it is kept then."""
+        self._writes_at_once = True
+        try:
+            promise = self._runtime.decide(operation)
+        finally:
+            self._writes_at_once = False
+        if not promise.is_done:
+            self.write()
+        return promise
+
     def require_loaded(self) -> None:
         if self.is_lost:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -154,7 +171,8 @@ class LedShard(Generic[S]):
     # Writing
 
     def _write_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self.write)
+        if not self._writes_at_once:
+            asyncio.get_running_loop().call_soon(self.write)
 
     def write(self) -> None:
         """Everything decided so far goes into the log; called by itself at the end of a turn of the loop."""
@@ -162,17 +180,25 @@ class LedShard(Generic[S]):
             return
         flush_due = False
         now_ms = self._clock()
+        self._is_writing = True
         try:
             for batch in self._runtime.unwritten():
-                appended = self.partition.append(encode_batch(batch, now_ms), -1, now_ms, Origin.COORDINATOR)
+                appended = self._append(batch, now_ms)
                 self._runtime.appended(batch, appended.last_offset + 1)
                 flush_due = flush_due or appended.flush_due
         except KafkaError as error:
             log.warning("%s could not be written to: %s", self.partition.log.name, error)
             self._runtime.append_failed(append_error(error))
+        finally:
+            self._is_writing = False
         if flush_due:
             self._sync()
         self._committed()
+
+    def _append(self, batch: Batch, now_ms: int) -> Appended:
+        if batch.producer is None and batch.marker is None:
+            return self.partition.append_records(batch.records, now_ms)
+        return self.partition.append(transactional_batch(batch, now_ms), -1, now_ms, Origin.COORDINATOR)
 
     def _sync(self) -> None:
         end_offset = self.partition.log.log_end_offset
@@ -197,7 +223,7 @@ class LedShard(Generic[S]):
     # Watching the partition
 
     def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
-        if self.is_loaded:
+        if self.is_loaded and not self._is_writing:
             self._committed()
         return not self.is_lost
 
@@ -230,7 +256,8 @@ class LedShard(Generic[S]):
         self._set_timer()
 
 
-def encode_batch(batch: Batch, now_ms: int) -> bytearray:
+def transactional_batch(batch: Batch, now_ms: int) -> bytearray:
+    """A marker, or records that become valid with one."""
     if batch.marker is not None:
         key, value = marker_record(batch.marker)
         return build_batch(
@@ -240,11 +267,9 @@ def encode_batch(batch: Batch, now_ms: int) -> bytearray:
             transactional=True,
             control=True,
         )
-    records = [Record(index, now_ms, key, value) for index, (key, value) in enumerate(batch.records)]
-    if batch.producer is None:
-        return build_batch(records)
+    assert batch.producer is not None
     return build_batch(
-        records,
+        [Record(index, now_ms, key, value) for index, (key, value) in enumerate(batch.records)],
         producer_id=batch.producer.producer_id,
         producer_epoch=batch.producer.producer_epoch,
         base_sequence=0,

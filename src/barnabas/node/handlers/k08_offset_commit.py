@@ -2,88 +2,79 @@
 
 Until 4 the client said how long to keep the offset, 6 brought leader epochs, 7 static members, 9 member epochs of the
 consumer protocol, 10 topic ids. Deviations from Kafka: none.
+
+Consumers send little else as often, so the answer is packed by hand and the commit written at once.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.wire.codec import put_uvarint
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from barnabas.wire.schema import Response
 
 if TYPE_CHECKING:
     from barnabas.node.node import Node
 
+THROTTLE_TIME = 3
+FLEXIBLE = 8
 KNOWS_GROUP_ID_NOT_FOUND = 9
 TOPIC_IDS = 10
 
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_PARTITION = struct.Struct(">ih")
+_PARTITION_AND_NO_TAGS = struct.Struct(">ihB")
 
-async def handle(context: RequestContext, request: OffsetCommitRequest, node: Node) -> OffsetCommitResponse:
+
+async def handle(context: RequestContext, request: OffsetCommitRequest, node: Node) -> Response:
     context.authorize(Operation.READ, Resource.group(request.group_id))
-    responses = []
+    topics, version = node.image.topics, context.api_version
+    answers: list[list[int]] = []
     commits: list[Commit] = []
-    committed: list[OffsetCommitResponsePartition] = []
+    places: list[tuple[list[int], int]] = []
     for topic in request.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        responses.append(answer)
         name, error = _find_topic(context, topic, node)
-        partitions = node.image.topics[name].partitions if error is ErrorCode.NONE else {}
-        for each in topic.partitions:
+        codes = [int(error)] * len(topic.partitions)
+        answers.append(codes)
+        if error is not ErrorCode.NONE:
+            continue
+        partitions = topics[name].partitions
+        for place, each in enumerate(topic.partitions):
             index = each.partition_index
-            result = OffsetCommitResponsePartition(partition_index=index, error_code=error)
-            answer.partitions.append(result)
-            if index in partitions:
-                committed.append(result)
-                offset = Commit(
-                    name, index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata
-                )
-                commits.append(offset)
-            elif error is ErrorCode.NONE:
-                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if index not in partitions:
+                codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            epoch, metadata = each.committed_leader_epoch, each.committed_metadata
+            commits.append(Commit(name, index, each.committed_offset, epoch, metadata))
+            places.append((codes, place))
     if commits or not request.topics:
-        for result, code in zip(committed, await _commit(context, request, commits, node), strict=True):
-            result.error_code = code
-    return OffsetCommitResponse(topics=responses)
+        results = await _commit(version, request, commits, node)
+        for (codes, place), code in zip(places, results, strict=True):
+            codes[place] = code
+    return Committed(request.topics, answers)
 
 
-def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    topics = [
-        OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return OffsetCommitResponse(topics=topics)
+def error_response(request: OffsetCommitRequest, error: KafkaError) -> Response:
+    return Committed(request.topics, [[error.code] * len(topic.partitions) for topic in request.topics])
 
 
-async def _commit(
-    context: RequestContext, request: OffsetCommitRequest, commits: list[Commit], node: Node
-) -> list[ErrorCode]:
-    committer = Committer(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-    )
-    knows = context.api_version >= KNOWS_GROUP_ID_NOT_FOUND
+async def _commit(api_version: int, request: OffsetCommitRequest, commits: list[Commit], node: Node) -> list[ErrorCode]:
+    group_id, retention_ms = request.group_id, request.retention_time_ms
+    member_id, instance_id = request.member_id, request.group_instance_id
+    committer = Committer(group_id, member_id, instance_id, request.generation_id_or_member_epoch)
+    knows = api_version >= KNOWS_GROUP_ID_NOT_FOUND
     no_group = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
     try:
-        return await node.groups.submit(
-            request.group_id,
-            lambda shard: shard.commits.commit(
-                committer, commits, retention_ms=request.retention_time_ms, no_group=no_group
-            ),
+        return await node.groups.submit_at_once(
+            group_id,
+            lambda shard: shard.commits.commit(committer, commits, retention_ms=retention_ms, no_group=no_group),
         )
     except KafkaError as error:
         return [error.code] * len(commits)
@@ -99,3 +90,44 @@ def _find_topic(context: RequestContext, topic: OffsetCommitRequestTopic, node: 
     if not context.may(Operation.READ, Resource.topic(name)):
         return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return name, ErrorCode.NONE if name in node.image.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Committed(Response):
+    """The topics and partitions of the request, each partition with its error: as OffsetCommitResponse is encoded."""
+
+    def __init__(self, topics: list[OffsetCommitRequestTopic], codes: list[list[int]]) -> None:
+        self.topics = topics
+        self.codes = codes
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        if version >= THROTTLE_TIME:
+            out += bytes(4)
+        if version >= FLEXIBLE:
+            self._pack_compact(out, version)
+        else:
+            self._pack_plain(out)
+
+    def _pack_compact(self, out: bytearray, version: int) -> None:
+        put_uvarint(out, len(self.topics) + 1)
+        for topic, codes in zip(self.topics, self.codes, strict=True):
+            if version >= TOPIC_IDS:
+                out += topic.topic_id
+            else:
+                name = topic.name.encode()
+                put_uvarint(out, len(name) + 1)
+                out += name
+            put_uvarint(out, len(codes) + 1)
+            for each, code in zip(topic.partitions, codes, strict=True):
+                out += _PARTITION_AND_NO_TAGS.pack(each.partition_index, code, 0)
+            out.append(0)
+        out.append(0)
+
+    def _pack_plain(self, out: bytearray) -> None:
+        out += _INT32.pack(len(self.topics))
+        for topic, codes in zip(self.topics, self.codes, strict=True):
+            name = topic.name.encode()
+            out += _INT16.pack(len(name))
+            out += name
+            out += _INT32.pack(len(codes))
+            for each, code in zip(topic.partitions, codes, strict=True):
+                out += _PARTITION.pack(each.partition_index, code)

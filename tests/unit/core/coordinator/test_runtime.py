@@ -10,7 +10,7 @@ import pytest
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.loading import Loader
 from barnabas.core.coordinator.promise import Promise
-from barnabas.core.coordinator.records import CoordinatorRecord, Kind, decode, encode
+from barnabas.core.coordinator.records import CoordinatorRecord, Kind, decode
 from barnabas.core.coordinator.runtime import ShardRuntime, append_error
 from barnabas.core.coordinator.timeline import Timeline, TimelineDict
 from barnabas.core.coordinator.timers import Timers
@@ -192,9 +192,9 @@ def test_many_records_that_need_not_stay_together_are_spread(runtime: ShardRunti
 
 
 def test_the_latest_value_of_each_key_is_loaded(runtime: ShardRuntime[Numbers]) -> None:
-    log = build_batch([Record(0, 0, *encode(number("a", 1))), Record(1, 0, *encode(number("b", 1)))])
-    log += build_batch([Record(2, 0, *encode(number("a", 2))), Record(3, 0, *encode(number("b", None)))])
-    log += build_batch([Record(4, 0, *encode(number("a", 3)))])
+    log = build_batch([Record(0, 0, *number("a", 1).encode()), Record(1, 0, *number("b", 1).encode())])
+    log += build_batch([Record(2, 0, *number("a", 2).encode()), Record(3, 0, *number("b", None).encode())])
+    log += build_batch([Record(4, 0, *number("a", 3).encode())])
     loader = Loader(runtime, 0)
     for _ in (*loader.feed(bytes(log), high_watermark=4), *loader.finish()):
         pass
@@ -206,7 +206,7 @@ def test_the_latest_value_of_each_key_is_loaded(runtime: ShardRuntime[Numbers]) 
 
 
 def test_records_of_transactions_and_their_markers_are_loaded_in_order(runtime: ShardRuntime[Numbers]) -> None:
-    log = build_batch([Record(0, 0, *encode(number("a", 1)))], producer_id=7, producer_epoch=1, transactional=True)
+    log = build_batch([Record(0, 0, *number("a", 1).encode())], producer_id=7, producer_epoch=1, transactional=True)
     marker = Record(1, 0, b"\0\0\0\1", b"\0\0\0\0\0\5")
     log += build_batch([marker], producer_id=7, producer_epoch=1, transactional=True, control=True)
     for _ in Loader(runtime, 0).feed(bytes(log), high_watermark=2):
@@ -216,10 +216,10 @@ def test_records_of_transactions_and_their_markers_are_loaded_in_order(runtime: 
 
 
 def test_records_of_later_versions_are_left_alone_or_refused() -> None:
-    key, value = encode(number("a", 1))
+    key, value = number("a", 1).encode()
     assert decode(Numbers.kinds, key, value) == number("a", 1)
     assert decode(Numbers.kinds, key, None) == CoordinatorRecord(OffsetCommitKey(group="a"), None)
-    assert decode(Numbers.kinds, *encode(CoordinatorRecord(LegacyOffsetCommitKey(group="a"), None))) is None
+    assert decode(Numbers.kinds, *CoordinatorRecord(LegacyOffsetCommitKey(group="a"), None).encode()) is None
     with pytest.raises(DecodeError, match="version 9"):
         decode(Numbers.kinds, key, b"\0\x09" + (value or b"")[2:])
     with pytest.raises(DecodeError):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.groups.commits import Commit, Committer
+from barnabas.core.groups.records import offset_record
 from barnabas.core.groups.settings import GroupSettings
+from barnabas.core.groups.shard import EXPIRY_TURN_OFFSETS
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records.groups import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 
@@ -153,6 +157,20 @@ def test_offsets_nobody_used_for_the_retention_time_expire(stage: Stage) -> None
     assert stage.records()[-2:] == [TOMBSTONE, GROUP_TOMBSTONE]
 
 
+def test_many_offsets_are_looked_at_in_turns(stage: Stage) -> None:
+    groups = [f"g{number}" for number in range(3)]
+    for group in groups:
+        commits = [Commit("t", partition, 5) for partition in range(EXPIRY_TURN_OFFSETS - 1)]
+        stage.run(lambda shard, group=group, commits=commits: shard.commits.commit(Committer(group), commits))
+    stage.now_ms += 8 * DAY_MS
+    left = []
+    while stage.shard.groups:
+        stage.pass_ms(stage.shard.timers.next_delay_ms or 0)
+        left.append(list(stage.shard.groups))
+    assert left == [groups[1:], groups[2:], []]
+    assert stage.shard.timers.next_delay_ms == stage.settings.offsets_retention_check_interval_ms
+
+
 def test_the_time_begins_when_the_last_member_leaves(stage: Stage) -> None:
     anna = stage.settle(protocols=subscribe("t"))
     stage.commit(5, anna, 1)
@@ -199,3 +217,19 @@ def test_pending_offsets_keep_what_they_would_replace(stage: Stage) -> None:
     stage.now_ms += 8 * DAY_MS
     stage.run(lambda shard: shard.expire_offsets())
     assert stage.committed() == 5
+
+
+@given(
+    st.text(max_size=20),
+    st.text(max_size=20),
+    st.integers(0, 2**31 - 1),
+    st.integers(-1, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.text(max_size=300),
+)
+def test_an_offset_packed_by_hand_has_the_bytes_of_the_codec(
+    group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str
+) -> None:
+    value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=1_700_000_000_000)
+    record = offset_record(group, topic, partition, value)
+    assert record.encode() == CoordinatorRecord(*record).encode()

@@ -1,4 +1,3 @@
-from barnabas.core.coordinator.records import encode
 from barnabas.core.transactions.records import record_of, tombstone_of
 from barnabas.core.transactions.state import Transaction, TransactionState, transaction_of
 from barnabas.wire.records.transactions import TransactionLogKey, TransactionLogValue
@@ -18,7 +17,7 @@ ONGOING = Transaction(
 
 
 def test_a_transaction_is_written_with_its_tagged_fields_in_version_1() -> None:
-    key, value = encode(record_of(ONGOING, transaction_version=2))
+    key, value = record_of(ONGOING, transaction_version=2).encode()
     assert key == b"\x00\x00" + b"\x00\x02tx"
     assert value is not None
     expected = b"\x00\x01" + (7).to_bytes(8, "big") + b"\x00\x03" + (60_000).to_bytes(4, "big") + b"\x01"
@@ -29,7 +28,7 @@ def test_a_transaction_is_written_with_its_tagged_fields_in_version_1() -> None:
 
 
 def test_before_transaction_version_1_values_have_version_0() -> None:
-    _, value = encode(record_of(ONGOING, transaction_version=0))
+    _, value = record_of(ONGOING, transaction_version=0).encode()
     assert value is not None
     assert value[:2] == b"\x00\x00"
 
@@ -48,7 +47,7 @@ def test_what_is_written_is_read_again() -> None:
 
 
 def test_an_id_that_is_forgotten_leaves_a_tombstone() -> None:
-    assert encode(tombstone_of("tx")) == (b"\x00\x00\x00\x02tx", None)
+    assert tombstone_of("tx").encode() == (b"\x00\x00\x00\x02tx", None)
 
 
 def test_states_have_kafkas_names_and_numbers() -> None:

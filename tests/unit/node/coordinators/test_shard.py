@@ -74,6 +74,34 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
+def test_what_is_submitted_at_once_is_kept_before_the_loop_turns(tmp_path: Path) -> None:
+    async def story() -> None:
+        on = partition(tmp_path)
+        shell = led(on)
+        shell.load()
+        waits = shell.submit(commit(1))
+        assert not waits.is_done
+        assert shell.submit_at_once(commit(2)).result() == [ErrorCode.NONE]
+        assert waits.result() == [ErrorCode.NONE]  # it lay before, so it went along
+        assert len(list(iterate_batches(on.log.read(0, 1 << 20)))) == 1
+        assert on.log.log_end_offset == 2
+
+    run(story)
+
+
+def test_what_is_submitted_at_once_waits_for_the_other_replicas(tmp_path: Path) -> None:
+    async def story() -> None:
+        on = partition(tmp_path, replicas=(1, 2))
+        shell = led(on)
+        shell.load()
+        waits = shell.submit_at_once(commit(1))
+        assert not waits.is_done
+        on.follower_at(2, 1)
+        assert waits.result() == [ErrorCode.NONE]
+
+    run(story)
+
+
 def test_decisions_of_one_turn_are_one_batch_on_disk(tmp_path: Path) -> None:
     async def story() -> None:
         on = partition(tmp_path)
