@@ -159,9 +159,10 @@ def test_batches_built_elsewhere_are_written_in_the_transaction(node: Node, clus
             batch = build_batch([Record(n, now_ms, None, b"%d" % n) for n in range(first, first + 3)])
             assert producer.send_batch("built", 0, batch).result(LIMIT_S).offset == first
         producer.send("built", b"6")
+        producer.send_many("built", [b"7", b"8"])
         producer.end(commit=True)
     wait_for_end(cluster, "built", 1)
-    assert committed_values(cluster, "built") == [b"%d" % number for number in range(7)]
+    assert committed_values(cluster, "built") == [b"%d" % number for number in range(9)]
 
 
 def test_an_offset_in_an_open_transaction_is_waited_for_if_it_must_be_stable(node: Node, cluster: Cluster) -> None:

@@ -22,7 +22,14 @@ from typing import Self, TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer_settings import ConsumerSettings
-from barnabas.client.errors import ClientError, InvalidSetting, OffsetOutOfRange, Refused
+from barnabas.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    InvalidSetting,
+    OffsetOutOfRange,
+    Refused,
+    TimedOut,
+)
 from barnabas.client.fetcher import Fetched, Fetcher
 from barnabas.client.membership import Membership
 from barnabas.client.metadata import TopicPartition
@@ -41,7 +48,8 @@ RESET_AT = {"earliest": EARLIEST, "latest": LATEST}
 REBALANCE_SLICE_S = 0.05
 NEWS_SLICE_S = 0.25  # how long is read before it is asked what the heartbeats heard
 MISSING_TOPIC_S = 1.0
-CLOSE_WITHIN_MS = 5_000
+COMMIT_WITHIN_MS = 1_000  # it comes again
+LAST_COMMIT_WITHIN_MS = 5_000
 T = TypeVar("T")
 PartitionsCallback = Callable[[list[TopicPartition]], None]
 
@@ -259,7 +267,7 @@ class GroupConsumer(Reader):
         self._closed = True
         try:
             if self._cluster.ever_connected:
-                self._give_up(set(self._consumed), within_ms=CLOSE_WITHIN_MS)
+                self._give_up(set(self._consumed))
             self._membership.leave()
         finally:
             super().close()
@@ -314,11 +322,12 @@ class GroupConsumer(Reader):
         if lost and self._on_lost is not None:
             self._on_lost(lost)
 
-    def _give_up(self, partitions: set[TopicPartition], *, within_ms: int | None = None) -> None:
+    def _give_up(self, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
         if self.settings.auto_commit:
-            self._commit_quietly({name: CommittedOffset(self._consumed[name]) for name in partitions}, within_ms)
+            offsets = {name: CommittedOffset(self._consumed[name]) for name in partitions}
+            self._commit_quietly(offsets, LAST_COMMIT_WITHIN_MS)
         if self._on_revoked is not None:
             self._on_revoked(sorted(partitions))
         self._assign({name: 0 for name in self._consumed if name not in partitions})
@@ -340,9 +349,10 @@ class GroupConsumer(Reader):
     def _commit_now_and_then(self) -> None:
         interval_s = self.settings.auto_commit_interval_ms / 1000
         if self.settings.auto_commit and self._consumed and time.monotonic() - self._committed_at >= interval_s:
-            self._commit_quietly({name: CommittedOffset(offset) for name, offset in self._consumed.items()})
+            offsets = {name: CommittedOffset(offset) for name, offset in self._consumed.items()}
+            self._commit_quietly(offsets, COMMIT_WITHIN_MS)
 
-    def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset], within_ms: int | None = None) -> None:
+    def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset], within_ms: int) -> None:
         """What fails here is committed next time, by us or by who reads it again."""
         self._committed_at = time.monotonic()
         try:
@@ -355,7 +365,13 @@ class GroupConsumer(Reader):
         now = time.monotonic()
         if now < self._look_at:
             return
-        topics, counts = self._look()
+        try:
+            topics, counts = self._look()
+        except (BrokerUnreachable, TimedOut):
+            if not self._cluster.ever_connected:
+                raise
+            self._look_at = now + self._cluster.settings.retry_backoff_max_ms / 1000
+            return
         age_s = self._cluster.settings.metadata_max_age_ms / 1000
         self._look_at = now + (min(MISSING_TOPIC_S, age_s) if self._named - counts.keys() else age_s)
         leads = self._membership.is_leader
@@ -369,11 +385,10 @@ class GroupConsumer(Reader):
         """The topics we want that are there, and how many partitions the topics of the group have."""
         if self._pattern is None:
             names = sorted(self._named | self._group_topics)
-            found = self._cluster.metadata(
-                names, allow_auto_topic_creation=self.settings.allow_auto_create_topics
-            ).topics
+            allow = self.settings.allow_auto_create_topics
+            found = self._cluster.metadata(names, allow_auto_topic_creation=allow, timeout_ms=0).topics
         else:
-            found = self._cluster.metadata().topics
+            found = self._cluster.metadata(timeout_ms=0).topics
         counts = {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
         if self._pattern is None:
             return self._named, counts

@@ -113,7 +113,7 @@ class Membership:
                 time.sleep(self._retry_at - now)
             try:
                 if self._state == "out":
-                    self._send_join(list(owned))
+                    self._send_join(list(owned), deadline)
                 answer = self._answer(deadline)
                 if answer is None:
                     return None
@@ -139,10 +139,10 @@ class Membership:
         except ClientError as error:
             log.info("Group %s was left without a word: %s", self._settings.group_id, error)
 
-    def _send_join(self, owned: list[TopicPartition]) -> None:
+    def _send_join(self, owned: list[TopicPartition], deadline: float) -> None:
         settings = self._settings
         self._heartbeat.pause()
-        connection = self._coordinator_connection()
+        connection = self._coordinator_connection(deadline)
         metadata = encode_subscription(self._topics, owned, self.generation.id)
         request = JoinGroupRequest(
             group_id=settings.group_id,
@@ -226,9 +226,10 @@ class Membership:
         self.generation, self._member_id = NOBODY, ""
         self.lost = True
 
-    def _coordinator_connection(self) -> Connection:
+    def _coordinator_connection(self, deadline: float) -> Connection:
         if self._connection is None or self._connection.closed:
-            node_id = self._cluster.coordinator("group", self._settings.group_id)
+            attempts = Attempts(self._cluster.settings, max(int((deadline - time.monotonic()) * 1000), 0))
+            node_id = self._cluster.coordinator("group", self._settings.group_id, attempts)
             self._connection = self._cluster.new_connection(node_id)
         return self._connection
 

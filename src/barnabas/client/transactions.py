@@ -13,11 +13,11 @@ then refused with PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from barnabas.client.accumulator import Callback
+from barnabas.client.accumulator import BatchCallback, Callback
 from barnabas.client.cluster import Attempts, Cluster, CoordinatorKind, error_codes
 from barnabas.client.errors import Refused, TimedOut, TransactionFailed
 from barnabas.client.metadata import TopicPartition
@@ -158,6 +158,16 @@ class TransactionalProducer:
         callback: Callback | None = None,
     ) -> Delivery:
         return self._producer.send(topic, value, key, headers, partition, timestamp, callback)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        partition: int | None = None,
+        callback: BatchCallback | None = None,
+    ) -> None:
+        self._producer.send_many(topic, values, partition=partition, callback=callback)
 
     def send_batch(self, topic: str, partition: int, batch: bytes | bytearray | memoryview) -> Delivery:
         """A batch that was built elsewhere; producer and transaction are written into its header."""
