@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 
@@ -14,13 +16,14 @@ from barnabas.client.producer import Producer
 from barnabas.client.records import ConsumerRecord, iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 LIMIT_S = 60.0
 
 
 def settings(node: Node, **properties: str) -> ClientSettings:
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    return ClientSettings.from_properties(given, bootstrap_servers=node.bootstrap_servers)
+    return ClientSettings.from_properties({"bootstrap.servers": node.bootstrap_servers} | given)
 
 
 def all_records(node: Node, topic: str, partitions: int = 1) -> dict[int, list[ConsumerRecord]]:
@@ -96,6 +99,77 @@ def test_every_record_is_there_once_and_in_order_although_the_node_is_killed_twi
         assert len(told) == 3 * sent
         for records in all_records(node, "once", 3).values():
             assert [record.value for record in records] == [b"%d" % number for number in range(sent)]
+
+
+class Passage:
+    """Between clients and a node: what clients say always gets through; while it is muted, no answer comes back."""
+
+    def __init__(self) -> None:
+        self.node_port = 0
+        self.muted = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    node = socket.create_connection(("127.0.0.1", self.node_port))
+                except OSError:
+                    client.close()
+                    continue
+                for pair in ((client, node), (node, client)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        to_node = target.getpeername()[1] == self.node_port
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if to_node or not self.muted:
+                    target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        target.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def test_what_was_written_and_not_answered_before_a_kill_is_not_written_again() -> None:
+    passage = Passage()
+    with (
+        contextlib.closing(passage),
+        Node({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{passage.port}"}) as node,
+    ):
+        passage.node_port = node.port
+        node.create_topic("unanswered")
+        properties = {"batch_size": "1", "linger_ms": "0", "bootstrap_servers": f"127.0.0.1:{passage.port}"}
+        with Producer(settings(node, **properties)) as producer:
+            producer.send("unanswered", b"0").result(LIMIT_S)
+            passage.muted = True
+            sent = [producer.send("unanswered", b"%d" % number) for number in range(1, 9)]
+            deadline = time.monotonic() + LIMIT_S
+            while written(node, "unanswered") < 6:  # five are in flight at most
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            node.kill()
+            passage.muted = False
+            node.restart()
+            for each in sent:
+                each.result(LIMIT_S)
+        assert [record.value for record in all_records(node, "unanswered")[0]] == [b"%d" % n for n in range(9)]
+
+
+def written(node: Node, topic: str) -> int:
+    """Without the passage, which is advertised."""
+    asked = [ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+    with node.connect() as connection:
+        return int(connection.request(ListOffsetsRequest(replica_id=-1, topics=asked)).topics[0].partitions[0].offset)
 
 
 def test_several_threads_may_send_and_each_keeps_its_order(node: Node) -> None:
