@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions simulate fuzz format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions simulate fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -58,6 +58,13 @@ fuzz: setup
 SEEDS ?= 10000
 simulate: setup
 	SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation -q
+
+# Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
+golden: setup
+	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+docs: setup
+	$(BIN)/python tools/document_tools.py
 
 format: setup
 	$(BIN)/ruff check --fix .

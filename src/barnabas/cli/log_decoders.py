@@ -71,7 +71,8 @@ def _record_types(*modules: str) -> Iterator[tuple[int, str, type[Record]]]:
 
 def _coordinator_decoder(value_json: Callable[[Record, int], Any], *modules: str) -> Decoder:
     """Of a coordinator's log: a key begins with its type, a value with its version."""
-    keys, values = {}, {}
+    keys: dict[int, type[Record]] = {}
+    values: dict[int, type[Record]] = {}
     for api_key, name, record_type in _record_types(*modules):
         (keys if name.endswith("Key") else values)[api_key] = record_type
 

@@ -149,6 +149,17 @@ def test_addresses_that_lead_nowhere_are_told_apart(monkeypatch: pytest.MonkeyPa
         Connection(("no-such-host.invalid", 9092), settings)
 
 
+def test_an_ipv6_address_is_as_good_as_another(scripted: Any) -> None:
+    try:
+        broker = scripted({12: lambda request, version: HeartbeatResponse()}, host="::1")
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    settings = ClientSettings.from_properties({}, bootstrap_servers=f"[::1]:{broker.port}")
+    with Connection(settings.bootstrap_servers[0], settings) as connection:
+        assert connection.request(HeartbeatRequest()).error_code == 0
+        assert connection.peer == f"[::1]:{broker.port}"
+
+
 def test_a_refusal_to_say_anything_is_told(scripted: Any) -> None:
     with pytest.raises(Refused, match="INVALID_REQUEST"):
         connect(scripted({18: lambda request, version: ApiVersionsResponse(error_code=42)}))

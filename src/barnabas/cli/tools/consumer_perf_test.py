@@ -128,7 +128,7 @@ def run(parsed: Parsed) -> int:
 def _count(parsed: Parsed) -> int:
     given = either(parsed, "num-records", "messages")
     if not given:
-        raise UsageError('Missing required argument "[num-records]"')
+        raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
     if not given[0].isdecimal():
         raise UsageError(f"Cannot parse argument '{given[0]}' of option num-records")
     return int(given[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 from collections import deque
@@ -199,7 +200,9 @@ def write_back(fd: int, start: int, size: int, *, wait: bool = False) -> None:
         fdatasync(fd)
     elif _sync_file_range(fd, start, size, WAIT_BEFORE | WRITE | WAIT_AFTER if wait else WRITE) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        if number not in NOT_KNOWN_HERE:
+            raise OSError(number, os.strerror(number))
+        fdatasync(fd)
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
@@ -210,6 +213,7 @@ def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 WAIT_BEFORE, WRITE, WAIT_AFTER = 1, 2, 4
+NOT_KNOWN_HERE = (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP)
 _sync_file_range = _find_sync_file_range()
 
 
