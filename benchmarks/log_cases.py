@@ -97,8 +97,8 @@ def compaction(side: Side, settings: Settings) -> Figures:
 def keys(side: Side, settings: Settings) -> Figures:
     """More keys than the dedupe buffer of 128 MB holds at once: 100 B records, every key twice, in one partition."""
     side.start()
-    topic = new_topic(side, "keys", config={"segment.bytes": "268435456"})
     count = settings.many_keys
+    topic = new_topic(side, "keys", config={"segment.bytes": str(max(25 * count, 1 << 20))})
     for _ in range(2):
         load.produce_keyed(side.bootstrap_servers, topic, count, 80, count)
     before_mb = process.resident_mb(side.pid)
