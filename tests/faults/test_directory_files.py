@@ -202,3 +202,14 @@ def test_aborted_records_stay_aborted_without_their_index(
         offset = tools.last_offset(answer.records) + 1
     client.close()
     assert aborted == {3, 9, 15}
+
+
+def test_a_coordinator_whose_records_are_damaged_stays_away_and_everybody_else_is_served(
+    templates: Any, tmp_path: Path, start: Callable[..., Node], tools: SimpleNamespace
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(templates.clean, data)
+    tools.flip(data / "__transaction_state-0" / f"{0:020d}.log", 70)
+    node = start(data)
+    tools.wait_until(lambda: "__transaction_state-0 cannot be loaded, its coordinator stays away: " in node.log())
+    everything_is_there(node, tools)

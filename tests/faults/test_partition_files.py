@@ -100,6 +100,17 @@ def scramble(base: int, suffix: str) -> Callable[[Path], None]:
     return harm
 
 
+def recovery_point(offset: int) -> Callable[[Path], None]:
+    """The last checkpoint came later than the others'."""
+
+    def move(directory: Path) -> None:
+        path = directory.parent / "recovery-point-offset-checkpoint"
+        topic = directory.name.removesuffix("-0")
+        path.write_text(path.read_text().replace(f"{topic} 0 {LAST}\n", f"{topic} 0 {offset}\n"))
+
+    return move
+
+
 def segment_files(directory: Path, base: int) -> list[Path]:
     return [beside(directory, base, suffix) for suffix in ("log", "index", "timeindex")]
 
@@ -172,6 +183,8 @@ KILLED = [
     Row("flip in an offset", flip_in(35, 6), end=35, said=CUT + "comes after 34"),
     Row("flip below the recovery point", flip_in(25, 100), bad=25, resumes=26, said=LEFT),
     Row("flip of a length below it", flip_in(25, 9), bad=25, resumes=30, said=LEFT),
+    Row("flip below it in the last segment", both(recovery_point(35), flip_in(32, 100)), bad=32, resumes=33, said=LEFT),
+    Row("flip behind it in the last segment", both(recovery_point(35), flip_in(36, 100)), end=36, said=CUT),
     Row("flip in an old segment", flip_in(5, 100), bad=5, resumes=6),
     Row("flip of a length in an old segment", flip_in(5, 9), bad=5, resumes=10),
     Row("flip of an offset in an old segment", flip_in(5, 6), bad=5, resumes=6),

@@ -14,6 +14,7 @@ from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
@@ -47,6 +48,15 @@ def test_topics_leaders_offsets_and_coordinators_are_found(node: Node, log_clien
         assert cluster.ask_coordinator("group", "g", request).groups[0].error_code == 0
         with pytest.raises(Refused, match="Topic missing does not exist"):
             cluster.list_offsets({("missing", 0): -1})
+
+
+def test_controllers_are_asked_at_their_own_listener(node: Node) -> None:
+    given = ClientSettings.from_properties({}, bootstrap_servers=f"127.0.0.1:{node.controller_port}")
+    with Cluster(given, controllers=True) as cluster:
+        partitions = [PartitionData(partition_index=0)]
+        topics = [TopicData(topic_name="__cluster_metadata", partitions=partitions)]
+        answer = cluster.ask_controller(DescribeQuorumRequest(topics=topics))
+        assert answer.topics[0].partitions[0].leader_id == 1
 
 
 def test_a_node_that_comes_back_is_asked_again() -> None:

@@ -98,6 +98,25 @@ def test_every_record_is_there_once_and_in_order_although_the_node_is_killed_twi
             assert [record.value for record in records] == [b"%d" % number for number in range(sent)]
 
 
+def test_several_threads_may_send_and_each_keeps_its_order(node: Node) -> None:
+    node.create_topic("threads", partitions=2)
+    with Producer(settings(node, batch_size="500", buffer_memory="20000")) as producer:
+
+        def send(name: int) -> None:
+            for number in range(500):
+                producer.send("threads", b"%d %d" % (name, number), partition=number % 2)
+
+        threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for partition, records in all_records(node, "threads", 2).items():
+        for name in range(4):
+            mine = [record.value for record in records if (record.value or b"").startswith(b"%d " % name)]
+            assert mine == [b"%d %d" % (name, number) for number in range(partition, 500, 2)]
+
+
 def test_a_topic_may_be_made_by_the_first_record(node: Node) -> None:
     with Producer(settings(node)) as producer:
         assert producer.send("made-by-a-record", b"v").result(LIMIT_S).offset == 0

@@ -19,7 +19,7 @@ from barnabas.cli.main import COMMANDS, main
 from barnabas.testing import Node, reference
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "testing.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "testing.md", ROOT / "docs" / "client.md")
 DEFAULT_ADDRESS = "localhost:9092"
 
 

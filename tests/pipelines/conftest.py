@@ -21,6 +21,7 @@ from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, Cr
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 WAIT_S = 60.0
@@ -91,6 +92,15 @@ class Stage:
         )
         answer = self.cluster.ask_leader(topic, partition, DeleteRecordsRequest(topics=[asked], timeout_ms=20_000))
         assert not answer.topics[0].partitions[0].error_code, answer
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+        (found,) = self.cluster.ask_coordinator("group", group, request, version=8).groups
+        return {
+            (topic.name, one.partition_index): one.committed_offset
+            for topic in found.topics
+            for one in topic.partitions
+        }
 
     def wait(self, holds: Callable[[], bool]) -> None:
         ends = time.monotonic() + WAIT_S

@@ -12,9 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable
-from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.batch_reader import BatchReader
 from barnabas.pipelines.spark.data_loss import LostRecords
 from barnabas.pipelines.spark.offsets import IncompatibleCheckpoint
@@ -23,7 +21,6 @@ from barnabas.pipelines.spark.stream_reader import StreamReader
 from barnabas.pipelines.spark.topics import UnknownTopic
 from barnabas.testing import Node, reference
 from barnabas.wire.compression import Compression
-from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 PROPERTIES = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "1"}
 
@@ -414,18 +411,11 @@ def test_processed_offsets_are_committed_for_the_group(plant: Any) -> None:
     stream = Stream(plant, subscribe=topic, startingOffsets="earliest", **{"kafka.group.id": group})
     plant.write(topic, list("abc"))
 
-    def committed() -> int:
-        with Cluster(ClientSettings.from_properties({}, bootstrap_servers=plant.servers)) as cluster:
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-            (found,) = cluster.ask_coordinator("group", group, request, version=8).groups
-            offsets = [one.committed_offset for each in found.topics if each.name == topic for one in each.partitions]
-            return offsets[0] if offsets else -1
-
     assert stream.plan()
-    assert committed() == -1
+    assert plant.committed(group) == {}
     stream.run()
     assert not stream.plan()
-    assert committed() == 3
+    assert plant.committed(group) == {(topic, 0): 3}
 
 
 # What is gone

@@ -28,7 +28,7 @@ SOURCES = {
 
 
 class Partition(NamedTuple):
-    index: int
+    number: int
     leader: int
     replicas: list[int]
     isr: list[int]

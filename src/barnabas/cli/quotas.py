@@ -12,6 +12,7 @@ from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
+    from barnabas.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 
 ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 TITLES = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -118,7 +119,7 @@ def alter_scram(cluster: Cluster, user: str, adding: Mapping[str, str], deleting
         check(result.error_code, result.error_message)
 
 
-def _upsertion(user: str, mechanism: str, text: str) -> object:
+def _upsertion(user: str, mechanism: str, text: str) -> ScramCredentialUpsertion:
     import hashlib
     import os
 

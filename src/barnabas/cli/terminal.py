@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TextIO
 
+BAR_WIDTH = 24
+REDRAW_S = 0.1
 RESET = "\x1b[0m"
 STYLES = {
     "bold": "\x1b[1m",
@@ -39,6 +42,41 @@ def printable(data: bytes) -> str:
 
 def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+class ProgressBar:
+    """One line on stderr that is drawn again a few times a second, if stderr is a terminal and stdout is not.
+
+    Work that prints what it does to the same terminal needs no bar. `total` is how much there is to do.
+    """
+
+    def __init__(self, total: int, unit: str) -> None:
+        self._total = max(total, 1)
+        self._unit = unit
+        self._shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._began_at = time.monotonic()
+        self._drawn_at = 0.0
+
+    def show(self, done: int) -> None:
+        now = time.monotonic()
+        if not self._shown or now - self._drawn_at < REDRAW_S:
+            return
+        self._drawn_at = now
+        sys.stderr.write(f"\r{self.line(done, now - self._began_at)}\x1b[K")
+        sys.stderr.flush()
+
+    def line(self, done: int, elapsed_s: float) -> str:
+        share = min(done / self._total, 1.0)
+        filled = round(share * BAR_WIDTH)
+        rate = done / max(elapsed_s, 0.001)
+        left_s = (self._total - done) / rate if rate else 0.0
+        bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+        return f"{bar} {share:4.0%}  {done:,} of {self._total:,} {self._unit}, {rate:,.0f}/s, {left_s:.0f} s left"
+
+    def end(self) -> None:
+        if self._shown and self._drawn_at:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 class Screen:
@@ -76,7 +114,6 @@ class Screen:
 def wait_for_quit(seconds: float) -> bool:
     """Waits so long; true if `q` was pressed meanwhile. Ctrl-C is a KeyboardInterrupt as ever."""
     import select
-    import time
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         time.sleep(seconds)

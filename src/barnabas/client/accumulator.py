@@ -125,8 +125,11 @@ class ProducerBatch:
 
     def seal(self, compression: Compression, level: int | None) -> bytearray:
         """Its bytes, with the producer's state as it is now. Outside the lock, by the sender only."""
+        state = (*self.producer, self.base_sequence)
         if self.data is None:
+            self.builder.set_producer_state(*state)
             data: bytearray = self.builder.build()
+            self.stamped = state
             if compression:
                 header = read_header(data)
                 packed = compress(memoryview(data)[HEADER_BYTES:], compression, level)
@@ -134,7 +137,6 @@ class ProducerBatch:
                 data = assemble(header._replace(attributes=header.attributes | compression), packed)
             self.data = data
             self.builder = None
-        state = (*self.producer, self.base_sequence)
         if state != self.stamped:
             PRODUCER_STATE.pack_into(self.data, PRODUCER_ID_OFFSET, *state)
             CRC.pack_into(self.data, CRC_OFFSET, batch_crc(self.data, 0, len(self.data)))
@@ -153,6 +155,7 @@ def refuse_records(*_: object) -> None:
 class PartitionQueue:
     __slots__ = (
         "closed",
+        "filled",
         "in_flight",
         "in_flight_node",
         "needs_bump",
@@ -172,10 +175,12 @@ class PartitionQueue:
         self.producer: tuple[int, int] = NO_PRODUCER
         self.next_sequence = 0
         self.next_number = 0
+        self.filled = 0  # bytes of batches that were closed so far
         self.needs_bump = False
 
     def close_open(self) -> None:
         if self.open is not None:
+            self.filled += self.open.builder.size()
             self.closed.append(self.open)
             self.open = None
 
@@ -246,8 +251,9 @@ class Accumulator:
         self._active[queue.partition] = queue
         return batch
 
-    def active_topics(self) -> set[str]:
-        return {topic for topic, _ in self._active}
+    def is_active(self, topic: str) -> bool:
+        """Whether there is anything on its way to this topic."""
+        return any(name == topic for name, _ in self._active)
 
     def ready(self, now: float) -> Iterator[PartitionQueue]:
         """Queues whose next batch may leave."""

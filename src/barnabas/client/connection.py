@@ -20,6 +20,7 @@ from barnabas import __version__
 from barnabas.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
+    ClientError,
     ConnectionLost,
     Refused,
     TimedOut,
@@ -37,6 +38,7 @@ from barnabas.wire.schema import Request
 if TYPE_CHECKING:
     import ssl
 
+BUFFER_BYTES = 32 * 1024
 LENGTH = struct.Struct(">i")
 API_VERSIONS_KEY = 18
 SESSION_SHARE = 0.85  # of a SASL session's lifetime that is used before the login is repeated
@@ -75,6 +77,9 @@ class Connection:
         self._pending: deque[Pending] = deque()
         self._newest: dict[type[Request], int] = {}
         self._login_ends = float("inf")
+        self._received = memoryview(b"")  # read from the socket and not yet used
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._timeout_s = -1.0
         self._socket = self._connect()
         try:
             self._negotiate()
@@ -98,18 +103,26 @@ class Connection:
         return self._pending[0].deadline if self._pending else float("inf")
 
     def fileno(self) -> int:
-        """For select. What TLS has read already does not show there: see `has_buffered`."""
+        """For poll. What has been read already does not show there: see `has_buffered`."""
         return self._socket.fileno()
 
     @property
     def has_buffered(self) -> bool:
+        if self._received:
+            return True
         return self._tls is not None and not self.closed and bool(self._socket.pending())  # type: ignore[attr-defined]
 
     def request(self, request: Request, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """The answer to a request; without a version in the newest that both sides know."""
         assert not self._pending, "answers that were not received are in the way"
-        self.send(request, version, timeout_ms=timeout_ms)
-        return self.receive()
+        try:
+            self.send(request, version, timeout_ms=timeout_ms)
+            return self.receive()
+        except ClientError:
+            raise
+        except BaseException:  # an interrupt: half of something may have been sent or read
+            self.close()
+            raise
 
     def send(
         self, request: Request, version: int | None = None, *, timeout_ms: int | None = None, answered: bool = True
@@ -153,6 +166,7 @@ class Connection:
         return self._newest[request]
 
     def close(self) -> None:
+        self._received = memoryview(b"")
         self._pending.clear()
         self._socket.close()
 
@@ -215,6 +229,7 @@ class Connection:
             answer = self._ask_versions(version)
         except ConnectionLost:
             self._socket.close()
+            self._received, self._timeout_s = memoryview(b""), -1.0
             self._socket = self._connect()
             answer = self._ask_versions(0)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -264,7 +279,7 @@ class Connection:
         frame = request_frame(request, version, self._correlation_id, self._settings.client_id)
         deadline = time.monotonic() + (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            self._set_timeout(deadline)
             self._socket.sendall(frame)
         except TimeoutError:
             raise self._timed_out(type(request)) from None
@@ -293,12 +308,38 @@ class Connection:
             raise self._lost(request, error) from None
 
     def _receive_into(self, view: memoryview, deadline: float) -> None:
+        """Small answers come out of the buffer, several of one read; of large ones most goes straight to its place."""
         while view:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            received = self._socket.recv_into(view)
-            if not received:
+            if self._received:
+                count = min(len(view), len(self._received))
+                view[:count] = self._received[:count]
+                self._received = self._received[count:]
+                view = view[count:]
+            elif len(view) >= BUFFER_BYTES:
+                view = view[self._read(view, deadline) :]
+            else:
+                self._received = memoryview(self._buffer)[: self._read(memoryview(self._buffer), deadline)]
+
+    def _read(self, view: memoryview, deadline: float) -> int:
+        while True:
+            self._set_timeout(deadline)
+            try:
+                count = self._socket.recv_into(view)
+            except TimeoutError:
+                if time.monotonic() >= deadline:
+                    raise
+                self._timeout_s = -1.0
+                continue
+            if not count:
                 raise ConnectionResetError("closed")
-            view = view[received:]
+            return count
+
+    def _set_timeout(self, deadline: float) -> None:
+        """At most the time that is left. It costs a system call, so half of it is good enough if it is set already."""
+        left_s = max(deadline - time.monotonic(), 0.001)
+        if not left_s / 2 <= self._timeout_s <= left_s:
+            self._timeout_s = left_s * 0.9
+            self._socket.settimeout(self._timeout_s)
 
     def _timed_out(self, request: type[Request]) -> TimedOut:
         """An answer that comes later could be taken for another's: the connection is of no use any more."""

@@ -35,46 +35,32 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 class StickyPartitions:
-    """The partition of records without a key, of one topic."""
+    """The partition of records without a key, of one topic; asked for when a batch begins."""
 
     def __init__(self, stay_bytes: int, choose: Callable[[int], int] | None = None) -> None:
         self._stay_bytes = stay_bytes
         self._choose = choose or random_below
         self._current = -1
-        self._bytes = 0
+        self._filled_before = 0
 
-    def stay(self, record_bytes: int) -> int:
-        """The partition for a record, -1 if it is time to move."""
-        if self._bytes >= self._stay_bytes or self._current < 0:
-            return -1
-        self._bytes += record_bytes
+    def partition(self, available: Sequence[int], filled: Callable[[int], int]) -> int:
+        """One of those that have a leader. `filled` tells how many bytes of batches a partition has had so far."""
+        current = self._current
+        if current in available and filled(current) - self._filled_before < self._stay_bytes:
+            return current
+        others = [partition for partition in available if partition != current] or available
+        self._current = others[self._choose(len(others))] if len(others) > 1 else others[0]
+        self._filled_before = filled(self._current)
         return self._current
-
-    def move(self, available: Sequence[int], record_bytes: int) -> int:
-        """To another of the partitions that have a leader; there is one."""
-        others = [partition for partition in available if partition != self._current] or available
-        self._current = others[self._choose(len(others))]
-        self._bytes = record_bytes
-        return self._current
-
-    def leave(self) -> None:
-        """A batch is full: the next record begins one elsewhere."""
-        self._bytes = self._stay_bytes
 
 
 class RoundRobinPartitions:
     def __init__(self) -> None:
         self._next = random_below(1 << 16)
 
-    def stay(self, record_bytes: int) -> int:
-        return -1
-
-    def move(self, available: Sequence[int], record_bytes: int) -> int:
+    def partition(self, available: Sequence[int], filled: Callable[[int], int]) -> int:
         self._next += 1
         return available[self._next % len(available)]
-
-    def leave(self) -> None:
-        pass
 
 
 def random_below(limit: int) -> int:

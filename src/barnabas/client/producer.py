@@ -42,7 +42,6 @@ __all__ = ["Delivery", "Producer", "ProducerSettings", "RecordMetadata"]
 # A record alone in a batch: the batch's header, and lengths and deltas around key and value.
 RECORD_OVERHEAD = 61 + 21
 HEADER_OVERHEAD = 10
-STICKY_DISCOUNT = 74  # what a record takes less when it is not alone
 Headers = Iterable[tuple[str, bytes | None]]
 
 
@@ -90,6 +89,8 @@ class Producer:
         self._sender = Sender(Cluster(settings), self._settings, self._accumulator, self._changed, transaction)
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._keyless: dict[str, StickyPartitions | RoundRobinPartitions] = {}
+        self._sticky: dict[str, PartitionQueue] = {}  # where records without a key go until a batch begins
+        self._size_max = min(self._settings.max_request_size, self._settings.buffer_memory)
         self._closed = False
         self._sender.start()
 
@@ -108,21 +109,20 @@ class Producer:
             timestamp = int(time.time() * 1000)
         listed = list(headers) if headers else []
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-        for name, content in listed:
-            size += HEADER_OVERHEAD + 4 * len(name) + (len(content) if content else 0)
-        if size > self._settings.max_request_size:
-            self._check_size(topic, size)
+        if listed:
+            size += headers_size(listed)
+        if size > self._size_max:
+            self._refuse_size(topic, size)
         with self._changed:
-            queue = self._queue(topic, key, partition, size)
+            queue = self._sticky.get(topic) if key is None and partition is None else None
+            if queue is None:
+                queue = self._queue(topic, key, partition)
             batch = queue.open
             if batch is None or batch.append(batch.count, timestamp, key, value, listed) is None:
-                if batch is not None and partition is None and key is None:
-                    self._keyless[topic].leave()
-                    queue = self._queue(topic, key, partition, size)
-                    batch = queue.open
-                if batch is None or batch.append(batch.count, timestamp, key, value, listed) is None:
-                    batch = self._new_batch(queue, size)
-                    batch.append(batch.count, timestamp, key, value, listed)
+                batch = self._next_batch(queue, topic, key, partition, size)
+                if batch.append(batch.count, timestamp, key, value, listed) is None:
+                    batch = self._new_batch(self._accumulator.queue(batch.partition), size)
+                    batch.append(0, timestamp, key, value, listed)
             index = batch.count
             batch.count = index + 1
             if callback is not None:
@@ -144,38 +144,34 @@ class Producer:
         """
         timestamp = int(time.time() * 1000)
         longest = RECORD_OVERHEAD + max(map(len, values), default=0)
-        if longest > self._settings.max_request_size:
-            self._check_size(topic, longest)
+        if longest > self._size_max:
+            self._refuse_size(topic, longest)
         left = iter(values)
         value = next(left, None)
+        no_headers: list[tuple[str, bytes | None]] = []
         while value is not None:
             with self._changed:
-                queue = self._queue(topic, None, partition, 0)
-                batch = queue.open or self._new_batch(queue, longest)
+                queue = (self._sticky.get(topic) if partition is None else None) or self._queue(topic, None, partition)
+                batch = queue.open or self._next_batch(queue, topic, None, partition, longest)
                 appended_at = time.monotonic()
                 append, first = batch.append, batch.count
                 count = first
-                while value is not None and append(count, timestamp, None, value, []) is not None:
+                while value is not None and append(count, timestamp, None, value, no_headers) is not None:
                     count += 1
                     value = next(left, None)
                 batch.count = count
                 if callback is not None and count > first:
                     batch.shares.append((count - first, appended_at, callback))
-                if value is None:
-                    return
-                if partition is None:
-                    self._keyless[topic].leave()
-                    queue = self._queue(topic, None, partition, 0)
-                if queue.open is None or queue.open is batch:
-                    self._new_batch(queue, longest)
+                if value is not None:
+                    self._next_batch(queue, topic, None, partition, longest)
 
     def send_batch(self, topic: str, partition: int, batch: bytes | bytearray | memoryview) -> Delivery:
         """A record batch that was built elsewhere, of one partition; this producer's id and sequence go into it."""
         data = bytearray(batch)
-        if len(data) > self._settings.max_request_size:
-            self._check_size(topic, len(data))
+        if len(data) > self._size_max:
+            self._refuse_size(topic, len(data))
         with self._changed:
-            queue = self._queue(topic, None, partition, 0)
+            queue = self._queue(topic, None, partition)
             if self._accumulator.reserved + len(data) > self._settings.buffer_memory:
                 self._wait_for_memory(len(data))
             built = self._accumulator.add_built(queue, data)
@@ -206,7 +202,9 @@ class Producer:
         """Delivers what was sent, then lets go of the brokers; what is not delivered in time fails."""
         if self._closed:
             return
-        self._closed = True
+        with self._changed:
+            self._closed = True
+            self._sticky.clear()
         try:
             self.flush(timeout_s)
         finally:
@@ -228,42 +226,53 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _queue(self, topic: str, key: bytes | None, partition: int | None, size: int) -> PartitionQueue:
+    def _queue(self, topic: str, key: bytes | None, partition: int | None) -> PartitionQueue:
+        """Where a record goes. Records without a key go on there until a batch begins."""
         if self._closed or self._sender.error is not None:
             raise self._sender.error or ClientError("The producer is closed.")
         known = self._sender.topics.get(topic) or self._wait_for_topic(topic)
-        if partition is None:
-            if key is not None and not self._settings.ignore_keys:
-                partition = partition_for_key(key, len(known.partitions))
-            else:
-                partition = self._keyless_partition(known, size)
+        keyless = partition is None and (key is None or self._settings.ignore_keys)
+        if keyless:
+            partition = self._keyless_partition(known)
+        elif partition is None:
+            assert key is not None
+            partition = partition_for_key(key, len(known.partitions))
         queue = self._queues.get((topic, partition))
         if queue is None:
             if partition not in known.partitions:
-                known = self._wait_for_partition(topic, partition)
+                self._wait_for_partition(topic, partition)
             queue = self._queues[topic, partition] = self._accumulator.queue((topic, partition))
+        if keyless and not self._settings.round_robin:
+            self._sticky[topic] = queue
         return queue
 
-    def _keyless_partition(self, topic: TopicMetadata, size: int) -> int:
+    def _keyless_partition(self, topic: TopicMetadata) -> int:
         chosen = self._keyless.get(topic.name)
         if chosen is None:
-            sticky = StickyPartitions(max(self._settings.batch_size, 1))
+            sticky = StickyPartitions(self._settings.batch_size * 3 // 4)
             chosen = self._keyless[topic.name] = RoundRobinPartitions() if self._settings.round_robin else sticky
-        counted = max(size - STICKY_DISCOUNT, 1)
-        partition = chosen.stay(counted)
-        if partition < 0:
-            led = [index for index, each in topic.partitions.items() if each.leader != NO_LEADER]
-            partition = chosen.move(led or list(topic.partitions), counted)
-        return partition
+        led = [index for index, each in topic.partitions.items() if each.leader != NO_LEADER] or list(topic.partitions)
+        return chosen.partition(led, lambda index: self._accumulator.queue((topic.name, index)).filled)
+
+    def _next_batch(
+        self, queue: PartitionQueue, topic: str, key: bytes | None, partition: int | None, size: int
+    ) -> ProducerBatch:
+        """A batch with room, after the queue's was found full or missing; without a key perhaps another partition's."""
+        was_full = queue.open is not None
+        if was_full:
+            queue.close_open()
+            if not self._sender.saturated:
+                self._sender.wake()
+        self._sticky.pop(topic, None)
+        queue = self._queue(topic, key, partition)
+        return queue.open or self._new_batch(queue, size)
 
     def _new_batch(self, queue: PartitionQueue, size: int) -> ProducerBatch:
         accumulator, sender = self._accumulator, self._sender
         if accumulator.reserved + accumulator.reservation(size) > self._settings.buffer_memory:
             self._wait_for_memory(size)
-        was_full = queue.open is not None
         batch = accumulator.new_batch(queue, size)
-        lingers_until = batch.created_at + self._settings.linger_ms / 1000
-        if (was_full and not sender.saturated) or (sender.asleep and sender.sleeps_until > lingers_until):
+        if sender.asleep and sender.sleeps_until > batch.created_at + self._settings.linger_ms / 1000:
             sender.wake()
         return batch
 
@@ -316,18 +325,22 @@ class Producer:
     def _wait_for_partition(self, topic: str, partition: int) -> TopicMetadata:
         """Partitions may have been added since; the cluster is asked once."""
         sender = self._sender
-        seen = sender.topics.pop(topic)
+        sender.topics.pop(topic, None)
         known = self._wait_for_topic(topic)
         if partition not in known.partitions:
-            sender.topics.setdefault(topic, seen)
             raise Refused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"Topic {topic} has no partition {partition}; it has {len(known.partitions)} of them",
             )
         return known
 
-    def _check_size(self, topic: str, size: int) -> None:
+    def _refuse_size(self, topic: str, size: int) -> None:
         raise Refused(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"A record for {topic} takes {size} bytes, and max.request.size is {self._settings.max_request_size}",
         )
+
+
+def headers_size(headers: list[tuple[str, bytes | None]]) -> int:
+    """At most; a character of a name takes up to four bytes."""
+    return sum(HEADER_OVERHEAD + 4 * len(name) + (len(content) if content else 0) for name, content in headers)

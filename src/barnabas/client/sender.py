@@ -109,6 +109,9 @@ class Sender(threading.Thread):
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
+        self._poller = select.poll()
+        self._poller.register(self._wake_read, select.POLLIN)
+        self._polled: dict[int, int] = {}  # file numbers by node
 
     def wake(self) -> None:
         """Under the lock: there is something new to look at."""
@@ -189,8 +192,10 @@ class Sender(threading.Thread):
                 self._stale.discard(name)
         elif name in self.wanted:
             self.wanted[name] = error
-        if error and error not in TOPIC_MAY_COME:
-            self._stale.discard(name)
+        if name in self._stale and not self._accumulator.is_active(name):
+            self._stale.discard(name)  # nobody waits for it; it is asked for again when there is something to send
+            if error:
+                self.topics.pop(name, None)
 
     def _expire(self, now: float) -> None:
         with self._changed:
@@ -314,11 +319,7 @@ class Sender(threading.Thread):
             if self.dirty or until <= now or self._finished():
                 return
             self.asleep, self.sleeps_until = True, until
-        poller = select.poll()
-        poller.register(self._wake_read, select.POLLIN)
-        for connection in self._connections.values():
-            poller.register(connection.fileno(), select.POLLIN)
-        self._readable = {number for number, _ in poller.poll((until - now) * 1000 + 0.5)}
+        self._readable = {number for number, _ in self._poller.poll((until - now) * 1000 + 0.5)}
         self.asleep = False
         if self._wake_read in self._readable:
             try:
@@ -343,7 +344,7 @@ class Sender(threading.Thread):
         now = time.monotonic()
         for node_id, connection in list(self._connections.items()):
             overdue = connection.oldest_deadline <= now
-            if not (overdue or connection.has_buffered or connection.fileno() in self._readable):
+            if not (overdue or connection.has_buffered or self._polled[node_id] in self._readable):
                 continue
             if not connection.in_flight:
                 self._drop(node_id, ConnectionLost(f"{connection.peer} closed the connection."))
@@ -393,6 +394,7 @@ class Sender(threading.Thread):
         """The connection is of no use: what was on it goes back, in its order."""
         connection = self._connections.pop(node_id, None)
         if connection is not None:
+            self._poller.unregister(self._polled.pop(node_id))
             connection.close()
         now = time.monotonic()
         self._node_retry_at[node_id] = now + self._backoff_s
@@ -413,6 +415,8 @@ class Sender(threading.Thread):
         connection = self._connections.get(node_id)
         if connection is None:
             connection = self._connections[node_id] = self._cluster.new_connection(node_id)
+            self._polled[node_id] = connection.fileno()
+            self._poller.register(connection.fileno(), select.POLLIN)
         return connection
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:

@@ -170,6 +170,8 @@ class Partitions:
 
     def _is_lost(self, state: PartitionState) -> bool:
         """It is not new: its directory was not there at the start, or has failed since."""
+        if self._node_id not in state.replicas:
+            return False
         directory = self._directory_of(state)
         if directory is not None:
             return directory not in {each.directory_id for each in self._log_dirs.online}

@@ -23,12 +23,13 @@ Answer = Callable[[Any, int], Response | bytes | None]
 class ScriptedBroker:
     """`script` maps an API key to what answers it: None closes the connection, bytes are sent as they are."""
 
-    def __init__(self, script: dict[int, Answer] | None = None) -> None:
+    def __init__(self, script: dict[int, Answer] | None = None, host: str = "127.0.0.1") -> None:
         self.script: dict[int, Answer] = {18: lambda request, version: everything_offered()} | (script or {})
         self.seen: list[tuple[str, int]] = []
         self.requests: list[Any] = []
         self.connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family)
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -96,8 +97,8 @@ def everything_offered() -> ApiVersionsResponse:
 def scripted() -> Iterator[Callable[..., ScriptedBroker]]:
     brokers: list[ScriptedBroker] = []
 
-    def start(script: dict[int, Answer] | None = None) -> ScriptedBroker:
-        brokers.append(ScriptedBroker(script))
+    def start(script: dict[int, Answer] | None = None, host: str = "127.0.0.1") -> ScriptedBroker:
+        brokers.append(ScriptedBroker(script, host))
         return brokers[-1]
 
     yield start

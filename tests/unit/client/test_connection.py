@@ -114,6 +114,21 @@ def test_an_answer_that_does_not_come_ends_the_connection(scripted: Any) -> None
     assert connection.closed
 
 
+def test_an_interrupt_ends_the_connection_since_an_answer_is_in_the_way(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = scripted({12: lambda request, version: HeartbeatResponse()})
+    connection = connect(broker)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connection.request(HeartbeatRequest())
+    assert connection.closed
+
+
 def test_answers_come_in_the_order_of_requests(scripted: Any) -> None:
     broker = scripted({12: lambda request, version: HeartbeatResponse(error_code=request.generation_id)})
     with connect(broker) as connection:
@@ -132,6 +147,17 @@ def test_addresses_that_lead_nowhere_are_told_apart(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(socket, "getaddrinfo", unknown_name)
     with pytest.raises(BrokerUnreachable, match=r"the name no-such-host\.invalid does not resolve\.$"):
         Connection(("no-such-host.invalid", 9092), settings)
+
+
+def test_an_ipv6_address_is_as_good_as_another(scripted: Any) -> None:
+    try:
+        broker = scripted({12: lambda request, version: HeartbeatResponse()}, host="::1")
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    settings = ClientSettings.from_properties({}, bootstrap_servers=f"[::1]:{broker.port}")
+    with Connection(settings.bootstrap_servers[0], settings) as connection:
+        assert connection.request(HeartbeatRequest()).error_code == 0
+        assert connection.peer == f"[::1]:{broker.port}"
 
 
 def test_a_refusal_to_say_anything_is_told(scripted: Any) -> None:

@@ -25,17 +25,18 @@ def test_keys_have_the_hash_that_java_gives_them(key: bytes, signed: int) -> Non
 
 
 def test_records_without_a_key_stay_until_a_batch_is_full_and_then_move() -> None:
+    filled = {0: 0, 1: 0, 2: 500}
     sticky = StickyPartitions(100, choose=lambda count: count - 1)
-    assert sticky.stay(60) == -1
-    assert sticky.move([0, 1, 2], 60) == 2
-    assert [sticky.stay(60), sticky.stay(60)] == [2, -1]
-    assert sticky.move([0, 1, 2], 60) == 1, "another than before"
-    sticky.leave()
-    assert sticky.stay(1) == -1
-    assert sticky.move([1], 1) == 1, "there is no other"
+    assert sticky.partition([0, 1, 2], filled.__getitem__) == 2
+    filled[2] += 60
+    assert sticky.partition([0, 1, 2], filled.__getitem__) == 2
+    filled[2] += 60
+    assert sticky.partition([0, 1, 2], filled.__getitem__) == 1, "another than before"
+    assert sticky.partition([0], filled.__getitem__) == 0, "the one that it stayed with has no leader"
+    filled[0] += 200
+    assert sticky.partition([0], filled.__getitem__) == 0, "there is no other"
 
 
 def test_round_robin_meets_every_partition() -> None:
     turns = RoundRobinPartitions()
-    assert turns.stay(1) == -1
-    assert sorted(turns.move([4, 5, 6], 1) for _ in range(6)) == [4, 4, 5, 5, 6, 6]
+    assert sorted(turns.partition([4, 5, 6], lambda _: 0) for _ in range(6)) == [4, 4, 5, 5, 6, 6]

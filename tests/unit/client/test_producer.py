@@ -207,6 +207,26 @@ def test_a_topic_that_is_refused_is_said_so_at_once(kept: Log) -> None:
     assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(kept: Log) -> None:
+    with kept.producer(metadata_max_age_ms="20") as producer:
+        producer.send("t", b"v").result(WAIT_S)
+        kept.topic_error = 3
+        producer._sender._metadata_at = 0
+        for _ in range(3):
+            producer.send("t", b"w").result(WAIT_S)
+        deadline = time.monotonic() + WAIT_S
+        while "t" in producer._sender.topics:
+            assert time.monotonic() < deadline
+            with producer._changed:
+                producer._sender.wake()
+            time.sleep(0.005)
+        before = len(kept.broker.seen)
+        with producer._changed:
+            producer._sender.wake()
+        time.sleep(0.05)
+        assert len(kept.broker.seen) - before <= 1
+
+
 def test_a_partition_is_looked_for_once(kept: Log) -> None:
     with kept.producer() as producer:
         producer.send("t", b"v", partition=0).result(WAIT_S)

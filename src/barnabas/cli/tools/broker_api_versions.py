@@ -13,6 +13,9 @@ from barnabas.client.settings import show_address
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
 
+# Brokers offer these only where somebody receives the metrics of clients.
+TELEMETRY = {71: "GetTelemetrySubscriptions", 72: "PushTelemetry"}
+
 PARSER = Parser(
     name="broker-api-versions",
     summary="Lists the APIs and versions each broker offers.",
@@ -24,6 +27,7 @@ def run(parsed: Parsed) -> int:
     from barnabas.wire.apis import APIS
 
     names = {key: "".join(word.capitalize() for word in api.name.split("_")) for key, api in APIS.items() if api.broker}
+    names |= TELEMETRY
     ours = {key: api.broker for key, api in APIS.items() if api.broker}
     with connect(parsed) as cluster:
         brokers = list(cluster.metadata([]).brokers.values())

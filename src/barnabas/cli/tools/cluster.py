@@ -14,6 +14,7 @@ from barnabas.client.errors import UnsupportedByBroker
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
+    from barnabas.wire.messages.describe_cluster import DescribeClusterResponse
 
 MISSING = "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"
 CONNECTION: tuple[Option, ...] = (
@@ -55,17 +56,18 @@ def run(parsed: Parsed) -> int:
     return 0
 
 
-def _describe(cluster: Cluster, parsed: Parsed, *, fenced: bool = False) -> object:
+def _describe(cluster: Cluster, parsed: Parsed, *, fenced: bool = False) -> DescribeClusterResponse:
     from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
 
     kind = 2 if "bootstrap-controller" in parsed else 1
     answer = cluster.ask(DescribeClusterRequest(endpoint_type=kind, include_fenced_brokers=fenced))
     check(answer.error_code, answer.error_message)
-    return answer
+    described: DescribeClusterResponse = answer
+    return described
 
 
 def _print_id(cluster: Cluster, parsed: Parsed) -> None:
-    cluster_id = getattr(_describe(cluster, parsed), "cluster_id")  # noqa: B009
+    cluster_id = _describe(cluster, parsed).cluster_id
     if wants_json(parsed):
         print_json({"clusterId": cluster_id})
     else:
@@ -89,7 +91,7 @@ def _list_endpoints(cluster: Cluster, parsed: Parsed) -> None:
     fenced = "include-fenced-brokers" in parsed
     if controllers and fenced:
         raise UsageError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
-    nodes = sorted(_describe(cluster, parsed, fenced=fenced).brokers, key=lambda node: node.broker_id)  # type: ignore[attr-defined]
+    nodes = sorted(_describe(cluster, parsed, fenced=fenced).brokers, key=lambda node: node.broker_id)
     kind = "controller" if controllers else "broker"
     if wants_json(parsed):
         print_json(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.connect import CONNECTION, settings
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, Positional, option
+from barnabas.cli.terminal import ProgressBar
 
 if TYPE_CHECKING:
     from barnabas.client.records import ConsumerRecord
@@ -77,6 +78,8 @@ def run(parsed: Parsed) -> int:
         positions = start_offsets(cluster, partitions, parsed.text("offset") or "", now_ms)
         ends = end_offsets(cluster, partitions, isolation) if "exit" in parsed or until_ms is not None else None
         out = sys.stdout.buffer
+        bar = ProgressBar(sum(ends[each] - positions[each] for each in ends), "records") if ends is not None else None
+        printed = 0
         with Fetcher(cluster, FetchSettings(isolation=isolation)) as fetcher:
             for records in read(fetcher, positions, until=ends):
                 for record in records:
@@ -87,8 +90,13 @@ def run(parsed: Parsed) -> int:
                     out.write(write(record))
                     left = None if left is None else left - 1
                 out.flush()
+                printed += len(records)
+                if bar is not None:
+                    bar.show(printed)
                 if left == 0:
-                    return 0
+                    break
+        if bar is not None:
+            bar.end()
     if "exit" in parsed and "quiet" not in parsed and sys.stderr.isatty():
         print(f"Reached the end of {', '.join(parsed.rest)}.", file=sys.stderr)
     return 0

@@ -15,6 +15,7 @@ from barnabas.cli.deprecations import client_properties, either, older
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.perf_stats import MEGABYTE
+from barnabas.cli.terminal import ProgressBar
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
@@ -127,7 +128,7 @@ def run(parsed: Parsed) -> int:
 def _count(parsed: Parsed) -> int:
     given = either(parsed, "num-records", "messages")
     if not given:
-        raise UsageError('Missing required argument "[num-records]"')
+        raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
     if not given[0].isdecimal():
         raise UsageError(f"Cannot parse argument '{given[0]}' of option num-records")
     return int(given[0])
@@ -159,6 +160,7 @@ def _consume(fetcher: Fetcher, parsed: Parsed, progress: Progress, count: int, d
     detailed = "show-detailed-stats" in parsed
     prepared_ms = progress.prepared_ms
     last_at = time.time()
+    bar = ProgressBar(count, "records")
     while progress.records < count:
         fetched = fetcher.poll(POLL_MS)
         now = time.time()
@@ -168,6 +170,7 @@ def _consume(fetcher: Fetcher, parsed: Parsed, progress: Progress, count: int, d
             progress.bytes += size
         if fetched:
             last_at = now
+            bar.show(progress.records)
         elif now - last_at > timeout_s:
             print(
                 f"WARNING: Exiting before consuming the expected number of records: timeout ({round(timeout_s * 1000)} "
@@ -177,6 +180,7 @@ def _consume(fetcher: Fetcher, parsed: Parsed, progress: Progress, count: int, d
         if detailed and now - progress.window_start >= interval_s:
             print(progress.line(now, prepared_ms, date_format), flush=True)
             prepared_ms = 0
+    bar.end()
 
 
 # Java's letters of dates, the longest first.

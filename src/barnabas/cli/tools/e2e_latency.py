@@ -78,6 +78,10 @@ def _take_positionals(parsed: Parsed) -> None:
             f"Invalid number of arguments. Expected 5 or 6 positional arguments, but got {len(parsed.rest)}. Usage: "
             "bootstrap-server topic num-records producer-acks record-size [optional] command-config"
         )
+    print(
+        "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use named "
+        f"arguments instead: {', '.join(f'--{name}' for name in POSITIONAL)}"
+    )
     for name, text in zip(POSITIONAL, parsed.rest, strict=False):
         parsed.add(next(each for each in PARSER.options if each.name == name), text)
 

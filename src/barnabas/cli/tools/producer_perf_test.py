@@ -75,25 +75,40 @@ def run(parsed: Parsed) -> int:
     settings = _settings(parsed)
     if _transactional_id(parsed, settings) is not None:
         return _run_in_transactions(parsed, settings, values)
+    from barnabas.cli.producing import close_hastily
     from barnabas.client.producer import Producer
 
     stats = SendStats(parsed.number("reporting-interval") or 5000)
-    steady: SendStats | None = None
-    with Producer(settings) as producer:
-        producer.partitions_for(parsed.text("topic") or "")
-        if warmup:
-            print(f"Warmup first {warmup} records. Steady state results will print after the complete test summary.")
-            _send(producer, parsed, values, stats, warmup)
-            steady = SendStats(1 << 40, label="steady state records sent")
-            _send(producer, parsed, values, stats, count - warmup, steady)
-        else:
-            _send(producer, parsed, values, stats, count)
-        producer.flush()
+    producer = Producer(settings)
+    try:
+        return _measure(producer, parsed, settings, values, stats)
+    except KeyboardInterrupt:
+        close_hastily(producer)
         print(stats.total())
-        if steady is not None:
-            print(steady.total())
-        if "print-metrics" in parsed:
-            _print_metrics(settings, stats)
+        return 130
+    finally:
+        producer.close()
+
+
+def _measure(
+    producer: Producer, parsed: Parsed, settings: ClientSettings, values: Iterator[list[bytes]], stats: SendStats
+) -> int:
+    count, warmup = parsed.number("num-records") or 0, parsed.number("warmup-records") or 0
+    steady: SendStats | None = None
+    producer.partitions_for(parsed.text("topic") or "")
+    if warmup:
+        print(f"Warmup first {warmup} records. Steady state results will print after the complete test summary.")
+        _send(producer, parsed, values, stats, warmup)
+        steady = SendStats(1 << 40, label="steady state records sent")
+        _send(producer, parsed, values, stats, count - warmup, steady)
+    else:
+        _send(producer, parsed, values, stats, count)
+    producer.flush()
+    print(stats.total())
+    if steady is not None:
+        print(steady.total())
+    if "print-metrics" in parsed:
+        _print_metrics(settings, stats)
     return _verdict(stats)
 
 
@@ -252,6 +267,8 @@ def _run_in_transactions(parsed: Parsed, settings: ClientSettings, values: Itera
             throttle.wait(sent)
         producer.end(commit=True)
     print(stats.total())
+    if "print-metrics" in parsed:
+        _print_metrics(settings, stats)
     return _verdict(stats)
 
 

@@ -86,7 +86,7 @@ def run(parsed: Parsed) -> int:
 
 def _config(path: str) -> BrokerConfig:
     from barnabas.node.configuration import BrokerConfig, ConfigError
-    from barnabas.node.configuration.sources import read_properties
+    from barnabas.node.configuration.properties import read_properties
 
     try:
         return BrokerConfig.from_properties(read_properties(path))

@@ -68,6 +68,8 @@ def _reset(cluster: Cluster, parsed: Parsed) -> int:
     application = parsed.text("application-id") or ""
     dry = "dry-run" in parsed
     _require_no_members(cluster, application, force="force" in parsed, dry=dry)
+    if "intermediate-topics" in parsed:
+        print("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
     if dry:
         print("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
     topics = cluster.metadata().topics
@@ -126,7 +128,7 @@ def _reset_offsets(cluster: Cluster, parsed: Parsed, group: str, known: set[str]
     if inputs:
         print(f"Reset-offsets for input topics [{', '.join(inputs)}]")
     if between:
-        print(f"Reset-offsets for intermediate topics [{', '.join(between)}]")
+        print(f"Seek-to-end for intermediate topics [{', '.join(between)}]")
     missing: list[str] = []
     for kind, names in (("input", inputs), ("intermediate", between)):
         gone = [name for name in names if name not in known]

@@ -21,6 +21,7 @@ from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
+    from barnabas.wire.messages.create_topics import CreatableReplicaAssignment
     from barnabas.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
@@ -170,7 +171,7 @@ def _create(cluster: Cluster, parsed: Parsed) -> None:
     print(f"Created topic {name}.")
 
 
-def _assignments(text: str | None) -> list[object]:
+def _assignments(text: str | None) -> list[CreatableReplicaAssignment]:
     from barnabas.wire.messages.create_topics import CreatableReplicaAssignment
 
     return [
@@ -257,7 +258,7 @@ def _found(cluster: Cluster, parsed: Parsed, *, require: bool) -> list[str]:
     """The names that match --topic, or all."""
     wanted = _topic(parsed)
     metadata = cluster.metadata()
-    topics = metadata.topics.values()
+    topics = list(metadata.topics.values())
     if "exclude-internal" in parsed:
         topics = [topic for topic in topics if not topic.is_internal]
     names = sorted(topic.name for topic in topics)
@@ -296,7 +297,7 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
             continue
         least = next((int(each.value or 1) for each in configs[topic.name] if each.name == "min.insync.replicas"), 1)
         for partition in topic.partitions:
-            move = moving.get((topic.name, partition.index))
+            move = moving.get((topic.name, partition.number))
             if not reports or any(_reported(report, partition, least, live, move) for report in reports):
                 _print_partition(topic.name, partition, move)
 
@@ -356,7 +357,7 @@ def _print_topic(topic: Topic, own: list[Config], moving: dict[tuple[str, int], 
     first = topic.partitions[0]
     parts += [
         f"PartitionCount: {len(topic.partitions)}",
-        f"ReplicationFactor: {_replication_factor(first, moving.get((topic.name, first.index)))}",
+        f"ReplicationFactor: {_replication_factor(first, moving.get((topic.name, first.number)))}",
         f"Configs: {','.join(f'{config.name}={config.value}' for config in own)}",
     ]
     print("\t".join(parts))
@@ -368,7 +369,7 @@ def _print_partition(topic: str, partition: Partition, move: OngoingPartitionRea
 
     parts = [
         f"\tTopic: {topic}",
-        f"Partition: {partition.index}",
+        f"Partition: {partition.number}",
         f"Leader: {'none' if partition.leader < 0 else partition.leader}",
         f"Replicas: {listed(partition.replicas)}",
         f"Isr: {listed(partition.isr)}",
@@ -388,7 +389,7 @@ def _as_json(topic: Topic, configs: list[Config]) -> dict[str, object]:
         "configs": {config.name: config.value for config in configs if not config.is_default},
         "partitions": [
             {
-                "partition": partition.index,
+                "partition": partition.number,
                 "leader": partition.leader if partition.leader >= 0 else None,
                 "replicas": partition.replicas,
                 "isr": partition.isr,

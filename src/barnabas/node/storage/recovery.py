@@ -341,9 +341,13 @@ def main() -> None:
     die_with_parent(int(sys.argv[1]))
     for line in sys.stdin:
         jobs = [Job(*fields) for fields in json.loads(line)]
-        for job in jobs:
-            tidy(job.directory)
-        sys.stdout.write(json.dumps([recover(job) for job in jobs]) + "\n")
+        try:
+            for job in jobs:
+                tidy(job.directory)
+            found = [recover(job) for job in jobs]
+        except OSError as error:
+            sys.exit(f"A log cannot be recovered: {error}")
+        sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
 

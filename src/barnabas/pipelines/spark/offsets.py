@@ -38,17 +38,17 @@ class StreamOffset:
     first: Offsets = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, value: Mapping[str, Any]) -> StreamOffset:
+    def parse(cls, value: Any) -> StreamOffset:
         """The unpinned offset is one without partitions."""
-        if UNPINNED in value:
-            return cls({})
         try:
+            if UNPINNED in value:
+                return cls({})
             ids = {str(topic): str(topic_id) for topic, topic_id in value.get(IDS, {}).items()}
             topics = {topic: numbers for topic, numbers in value.items() if not topic.startswith("$")}
             return cls(partition_offsets(topics), ids, partition_offsets(value.get(FIRST, {})))
         except (AttributeError, TypeError, ValueError):
             raise IncompatibleCheckpoint(
-                f"the checkpoint holds {dict(value)}, which is no offset of topics: it belongs to another query, "
+                f"the checkpoint holds {value}, which is no offset of topics: it belongs to another query, "
                 "choose another checkpointLocation"
             ) from None
 

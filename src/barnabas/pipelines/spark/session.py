@@ -8,6 +8,7 @@ With `spark-submit` the master and the JVM are the submitter's, and the rest hol
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -52,34 +53,43 @@ def session(
     """The session, started or the one that runs. `quick_start` makes the JVM's start-up archive once and uses it."""
     from pyspark.sql import SparkSession
 
-    given = {name: _text(value) for name, value in (conf or {}).items()}
-    if master is not None:
-        given["spark.master"] = master
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted and SparkSession.getActiveSession() is None:
         find_java()
+    settings = settings_for(master, conf or {}, submitted=submitted, quick_start=quick_start)
+    if settings.get("spark.master", "").startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark looks for python3 on the PATH otherwise
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def settings_for(
+    master: str | None, conf: Mapping[str, object], *, submitted: bool, quick_start: bool
+) -> dict[str, str]:
+    """What the session is started with; with `submitted` master and JVM are the submitter's."""
+    given = {name: _text(value) for name, value in conf.items()}
+    if master is not None:
+        given["spark.master"] = master
     settings = dict(SETTINGS)
     if not submitted:
         settings["spark.master"] = given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
         if settings["spark.master"].startswith("local"):
             settings |= LOCAL_SETTINGS
-            settings[JAVA_OPTIONS] = _java_options(given, quick_start)
-            given.pop(JAVA_OPTIONS, None)
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in (settings | given).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+            settings[JAVA_OPTIONS] = _java_options(given.pop(JAVA_OPTIONS, ""), quick_start)
+    return settings | given
 
 
-def _java_options(given: Mapping[str, str], quick_start: bool) -> str:
+def _java_options(given: str, quick_start: bool) -> str:
     """The user's come last, so that they win."""
     if not quick_start:
-        return given.get(JAVA_OPTIONS, "")
+        return given
     from barnabas.pipelines.spark.archive import archive
 
     made = archive()
     shared = f"-XX:SharedArchiveFile={made}" if made is not None else ""
-    return " ".join(filter(None, (START_UP_OPTIONS, shared, given.get(JAVA_OPTIONS))))
+    return " ".join(filter(None, (START_UP_OPTIONS, shared, given)))
 
 
 def _text(value: object) -> str:

@@ -61,7 +61,7 @@ def encode_records(columns: Columns, ends: Numbers, batch_bytes: int) -> Iterato
     sizes = field_bytes(columns.key) + field_bytes(columns.value) + field_bytes(columns.headers)
     cuts = batch_cuts(sizes + RECORD_OVERHEAD_BYTES, ends, batch_bytes)
     starts = np.concatenate([np.zeros(1, np.int64), cuts[:-1]])
-    joined = join_records(columns, np.arange(len(sizes)) - np.repeat(starts, cuts - starts))
+    joined = join_records(columns, (cuts - starts).tolist())
     offsets, data = spans(joined)
     view = memoryview(data.data)
     owners = np.searchsorted(ends, starts, side="right")
@@ -83,12 +83,12 @@ def batch_cuts(sizes: Numbers, ends: Numbers, batch_bytes: int) -> Numbers:
     return np.array(cuts, np.int64)
 
 
-def join_records(columns: Columns, offset_deltas: Numbers) -> pa.Array:
+def join_records(columns: Columns, batches: list[int]) -> pa.Array:
+    """`batches` are the numbers of records in each."""
     count = len(columns.value)
     key_lengths, value_lengths = lengths_of(columns.key, count), lengths_of(columns.value, count)
-    in_front = (
-        delta_table().take(pa.array(offset_deltas)) if int(offset_deltas.max()) < TABLE_END else deltas(offset_deltas)
-    )
+    deltas = delta_table(1 << max(max(batches) - 1, TABLE_END - 1).bit_length())
+    in_front = pa.concat_arrays([deltas.slice(0, records) for records in batches])
     before_key, before_value = length_prefixes(key_lengths), length_prefixes(value_lengths)
     headers = NO_HEADERS if columns.headers is None else columns.headers
     key = () if columns.key is None else (columns.key,)
@@ -148,14 +148,11 @@ def length_prefixes(lengths: Numbers) -> Any:
     return varints(lengths)
 
 
-def deltas(numbers: Numbers) -> pa.Array:
-    """What stands between a record's length and its key's: attributes, timestamp delta, offset delta."""
-    return join([pa.scalar(ATTRIBUTES_AND_TIMESTAMP_DELTA, pa.binary()), build_varints(numbers)])
-
-
 @functools.cache
-def delta_table() -> pa.Array:
-    return deltas(np.arange(TABLE_END, dtype=np.int64))
+def delta_table(size: int) -> pa.Array:
+    """What stands between a record's length and its key's: attributes, timestamp delta, offset delta."""
+    prefix = pa.scalar(ATTRIBUTES_AND_TIMESTAMP_DELTA, pa.binary())
+    return join([prefix, build_varints(np.arange(size, dtype=np.int64))])
 
 
 def varints(numbers: Numbers) -> pa.Array:

@@ -24,7 +24,7 @@ Words = npt.NDArray[np.uint64]
 
 BASE = 0x9E3779B97F4A7C15
 WEIGHTS = [np.uint64(odd) for odd in (0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)]
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 22
 
 
 def digest(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Digest:
