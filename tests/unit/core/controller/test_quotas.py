@@ -14,7 +14,16 @@ RATE = "consumer_byte_rate"
 Parts = dict[str, str | None]
 
 
-def change(image: Image, *changes: tuple[Parts, dict[str, float | None]], validate_only: bool = False) -> list[int]:
+Change = tuple[Parts, dict[str, float | None]]
+
+
+class Image(MetadataImage):
+    """Remembers what the last change wrote."""
+
+    written: list[Record]
+
+
+def change(image: Image, *changes: Change, validate_only: bool = False) -> list[int]:
     """The errors; what is decided is replayed."""
     entries = [
         alter.EntryData(
