@@ -9,6 +9,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import alter_client_quotas as alter
 from barnabas.wire.messages import describe_client_quotas as describe
 from barnabas.wire.records.metadata import ClientQuotaRecord, EntityData
+from barnabas.wire.schema import Record
 
 RATE = "consumer_byte_rate"
 Parts = dict[str, str | None]
