@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak-transactions simulate format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions simulate fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -44,10 +44,27 @@ soak-transactions: setup
 	BARNABAS_CONSUMERS=8 $(BIN)/python -m pytest tests/clients/test_groups.py -k nothing_is_skipped
 	BARNABAS_KILLS=50,20 $(BIN)/python -m pytest tests/clients/test_exactly_once.py
 
+# A node that is killed under load: `make soak KILLS=500`. The moments of a run are repeated with BARNABAS_SEED=17.
+KILLS ?= 500
+soak: setup
+	BARNABAS_NODE_KILLS=$(KILLS) $(BIN)/python -m pytest tests/faults/test_kills.py -s
+
+# Frames and record batches against a live node: `make fuzz SECONDS=1800`.
+SECONDS ?= 1800
+fuzz: setup
+	BARNABAS_FUZZ_S=$(SECONDS) $(BIN)/python -m pytest tests/faults/test_fuzz.py -s
+
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000
 simulate: setup
 	SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation -q
+
+# Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
+golden: setup
+	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+docs: setup
+	$(BIN)/python tools/document_tools.py
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -35,13 +35,15 @@ def main() -> int:
     yardstick: type[KafkaSide] | type[MockSide] = MockSide if reason else KafkaSide
     if reason:
         print(f"{reason}: librdkafka's mock cluster is the yardstick", file=sys.stderr)
-    cases = [case for case in CASES if not options.cases or case.name in options.cases]
+    cases = [case for case in CASES if case.name in options.cases or not (options.cases or case.heavy)]
     if yardstick is MockSide:
         cases = [case for case in cases if case.name in MOCK_CASES]
     factories: list[Factory] = [yardstick, BarnabasSide]
     if options.only is not None:
         factories = [yardstick] if options.only == "kafka" else [BarnabasSide]
     measured: Measured = defaultdict(lambda: defaultdict(list))
+    for path in options.add:
+        report.read_rounds(path, measured)
     run_alone([case for case in cases if case.alone], factories, settings, measured)
     run_side_by_side([case for case in cases if not case.alone], factories, settings, measured)
 
@@ -52,7 +54,7 @@ def main() -> int:
     report.write_json(options.json, figures, measured, settings, command)
     print(f"\nwritten: {options.json}")
     if options.document:
-        report.write_document(DOCUMENT, lines, settings, command)
+        report.write_document(DOCUMENT, options.section, lines, settings, command)
         print(f"written: {DOCUMENT.relative_to(ROOT)}")
     return 0
 
@@ -60,7 +62,9 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [case.name for case in CASES]
-    parser.add_argument("cases", nargs="*", metavar="case", help=f"one or more of {', '.join(names)}; all if none")
+    parser.add_argument(
+        "cases", nargs="*", metavar="case", help=f"one or more of {', '.join(names)}; if none, all but the heavy ones"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: tries the harness")
     parser.add_argument("--rounds", type=int, help="measured rounds (3)")
     parser.add_argument("--only", choices=["kafka", "barnabas"], help="one side alone")
@@ -72,6 +76,10 @@ def arguments() -> argparse.Namespace:
         default=None,
         help="rewrite docs/benchmarks.md (by default after a full run)",
     )
+    parser.add_argument(
+        "--add", type=Path, action="append", default=[], help="the rounds of an earlier run, its --json"
+    )
+    parser.add_argument("--section", default="result", help="which table of docs/benchmarks.md (result, log)")
     options = parser.parse_args()
     if unknown := [name for name in options.cases if name not in names]:
         parser.error(f"there is no case {unknown[0]!r}; the cases are {', '.join(names)}")

@@ -30,6 +30,15 @@ class Settings:
     middle_fetches: int = 300
     compaction_mb: int = 2_000
     compaction_keys: int = 200_000
+    many_keys: int = 10_000_000
+    partitions: int = 2_000
+    partition_records: int = 200_000
+    idle_cpu_s: float = 20.0
+    retention_segments: int = 10_000
+    recompression_mb: int = 300
+    new_topics: int = 1_000
+    paced_rate: int = 2_000
+    paced_s: float = 10.0
     commits: int = 5_000
     subscriptions: int = 10
     group_members: int = 200
@@ -56,6 +65,14 @@ class Settings:
             middle_fetches=50,
             compaction_mb=200,
             compaction_keys=20_000,
+            many_keys=200_000,
+            partitions=200,
+            partition_records=20_000,
+            idle_cpu_s=3.0,
+            retention_segments=500,
+            recompression_mb=30,
+            new_topics=100,
+            paced_s=2.0,
             commits=1_000,
             subscriptions=3,
             rebalances=10,
@@ -69,7 +86,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """`alone`: the case starts and ends servers of its own. `ceiling`: the mock cluster shows the client's limit."""
+    """`alone`: the case starts and ends servers of its own. `ceiling`: the mock cluster shows the client's limit.
+
+    `heavy`: gigabytes or minutes; it is run when it is named.
+    """
 
     name: str
     about: str
@@ -78,6 +98,7 @@ class Case:
     warm: bool = True
     once: bool = False
     ceiling: bool = False
+    heavy: bool = False
 
 
 def timed(action: Callable[[], object]) -> float:

@@ -1,6 +1,5 @@
 """The cases: what one round of each does to one server, and which rows it fills."""
 
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 from benchmarks import load, process
 from benchmarks.case import Case, Figures, Settings, connection, drop_topic, new_topic, percentiles, timed
 from benchmarks.group_cases import GROUP_CASES
+from benchmarks.log_cases import LOG_CASES
 from benchmarks.sides import Side
 
 
@@ -103,40 +103,6 @@ def middle(side: Side, settings: Settings) -> Figures:
     return {"middle.small": small, "middle.large": large, "middle.factor": large / small}
 
 
-def compaction(side: Side, settings: Settings) -> Figures:
-    """1 KB records, most of them superseded. Produce goes on to another topic, before and while the log is cleaned."""
-    side.start()
-    segment = {"segment.bytes": "67108864"}
-    topic, other = (new_topic(side, f"compaction-{each}", config=segment) for each in ("log", "other"))
-    records = settings.compaction_mb * 1_000
-    load.produce_keyed(side.bootstrap_servers, topic, records, 980, settings.compaction_keys)
-    os.sync()
-    load.one_in_flight(side.bootstrap_servers, other, 2_000, 100)
-    quiet = load.one_in_flight(side.bootstrap_servers, other, settings.inflight_requests, 100)
-    *closed, _ = sorted((side.data_dir / f"{topic}-0").glob("*.log"))
-    closed_bytes = sum(path.stat().st_size for path in closed)
-    checkpoint = side.data_dir / "cleaner-offset-checkpoint"
-    cpu_before = process.cpu_seconds(side.pid)
-    load.configure(side.bootstrap_servers, load.ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
-    began = time.perf_counter()
-    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-    load.configure(side.bootstrap_servers, load.ResourceType.TOPIC, topic, compact)
-    busy = load.one_in_flight_while(
-        side.bootstrap_servers,
-        other,
-        100,
-        lambda: not checkpoint.exists() or topic not in checkpoint.read_text(),
-    )
-    took = time.perf_counter() - began
-    figures = {
-        "compaction.rate": closed_bytes / took / 1e6,
-        "compaction.cpu": (process.cpu_seconds(side.pid) - cpu_before) / closed_bytes * 1e9,
-    }
-    for name, latencies in (("quiet", quiet), ("busy", busy)):
-        figures |= percentiles(f"compaction.{name}", latencies)
-    return figures | {"compaction.factor": figures["compaction.busy.p99"] / figures["compaction.quiet.p99"]}
-
-
 CASES = [
     Case("start", "start to the first Metadata answer", start, alone=True),
     Case("recovery", "writable again after kill -9", recovery, alone=True, warm=False),
@@ -146,9 +112,9 @@ CASES = [
     Case("latency", "end to end at 1,000 messages/s", latency),
     Case("memory", "memory idle and after load", memory, warm=False, once=True),
     Case("metadata", "Metadata for 2,000 partitions", metadata),
-    Case("compaction", "compaction, and produce beside it", compaction, alone=True, warm=False),
     Case("middle", "fetch from the middle of a large partition", middle),
     *GROUP_CASES,
+    *LOG_CASES,
 ]
 
 

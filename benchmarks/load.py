@@ -6,9 +6,10 @@ librdkafka's own traps are kept out: a consumer whose queue is full would pause 
 
 import multiprocessing
 import os
+import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -103,6 +104,69 @@ def produce_keyed(servers: str, topic: str, records: int, record_bytes: int, key
         raise TimeoutError(f"not all records of {topic} were acknowledged in {WAIT_S:.0f} s")
 
 
+def produce_words(servers: str, topic: str, records: int, codec: str, rate_mb_per_s: float = 0.0) -> float:
+    """Records of 1 KB that can be compressed, as fast as the client can or at a pace; the seconds until all are in."""
+    client = producer(servers, **{"compression.type": codec})
+    chosen = random.Random(1)
+    words = [bytes(chosen.choices(b"abcdefghijklmnopqrstuvwxyz", k=chosen.randint(3, 9))) for _ in range(2_000)]
+    chunk = 1_000 if rate_mb_per_s else CHUNK_RECORDS
+    values = [{"value": b" ".join(chosen.choices(words, k=250))[:1_000]} for _ in range(chunk)]
+    _send_one(client, topic, b"begin")
+    began = time.perf_counter()
+    for number in range(records // chunk):
+        if client.produce_batch(topic, values, partition=0) != len(values):
+            raise RuntimeError("the client's queue is full")
+        ahead_s = number / rate_mb_per_s - (time.perf_counter() - began) if rate_mb_per_s else 0.0
+        if ahead_s > 0:
+            time.sleep(ahead_s)
+        while len(client) > 100_000:
+            client.poll(0.001)
+    _send_one(client, topic, b"end")
+    return time.perf_counter() - began
+
+
+def produce_everywhere(servers: str, topics: Sequence[str], partitions: int, records: int) -> None:
+    """Records of 100 B in turns to all partitions of all topics; returns when all are acknowledged.
+
+    Who is not there yet is asked again after some milliseconds, as it matters after a start.
+    """
+    client = producer(
+        servers, **{"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "topic.metadata.refresh.fast.interval.ms": 20}
+    )
+    value = os.urandom(100)
+    places = [(topic, partition) for topic in topics for partition in range(partitions)]
+    for number in range(records):
+        topic, partition = places[number % len(places)]
+        client.produce(topic, value, partition=partition)
+        if number % 1_000 == 0:
+            client.poll(0)
+    if client.flush(WAIT_S):
+        raise TimeoutError(f"not all records were acknowledged in {WAIT_S:.0f} s")
+
+
+def produce_singly(servers: str, topic: str, records: int, record_bytes: int) -> None:
+    """So many records, each a batch of its own."""
+    client = producer(servers, **{"batch.num.messages": 1, "linger.ms": 0})
+    value = os.urandom(record_bytes)
+    for _ in range(records):
+        client.produce(topic, value, partition=0)
+        while len(client) > 1_000:
+            client.poll(0.01)
+    if client.flush(WAIT_S):
+        raise TimeoutError(f"not all records were acknowledged in {WAIT_S:.0f} s")
+
+
+def create_topics(servers: str, topics: Sequence[str], partitions: int) -> float:
+    """Many by one request; the seconds until it is answered."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    admin.list_topics(timeout=WAIT_S)
+    began = time.perf_counter()
+    created = admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics], operation_timeout=60)
+    for topic in topics:
+        created[topic].result(WAIT_S)
+    return time.perf_counter() - began
+
+
 def produce_in_transactions(servers: str, topic: str, transactions: int, records: int, record_bytes: int) -> float:
     """So many transactions one after the other; the seconds until the last one is committed."""
     client = producer(servers, **{"transactional.id": f"benchmark-{os.urandom(4).hex()}", "acks": "all"})
@@ -160,21 +224,6 @@ def one_in_flight(servers: str, topic: str, requests: int, record_bytes: int) ->
     value = os.urandom(record_bytes)
     _send_one(client, topic, value)
     return [_send_one(client, topic, value) for _ in range(requests)]
-
-
-def one_in_flight_while(servers: str, topic: str, record_bytes: int, busy: Callable[[], bool]) -> list[float]:
-    """The same for as long as something else goes on, which is asked for every tenth of a second."""
-    client = producer(servers, **{"linger.ms": 0, "max.in.flight.requests.per.connection": 1})
-    value = os.urandom(record_bytes)
-    took: list[float] = []
-    limit = time.monotonic() + 10 * WAIT_S
-    while busy():
-        if time.monotonic() > limit:
-            raise TimeoutError(f"what should end goes on for {10 * WAIT_S:.0f} s")
-        until = time.perf_counter() + 0.1
-        while time.perf_counter() < until:
-            took.append(_send_one(client, topic, value))
-    return took
 
 
 def end_to_end(servers: str, topic: str, rate_per_s: int, duration_s: float) -> list[float]:

@@ -27,6 +27,24 @@ def resident_mb(pid: int) -> float:
     return total_kb / 1024
 
 
+def written_bytes(pid: int) -> int:
+    """What the process itself has sent to disks, as far as it is known already."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("write_bytes:"))
+
+
+def peak_mb(pid: int) -> dict[int, float]:
+    """The greatest resident set so far of a process and of each of its children."""
+    found: dict[int, float] = {}
+    for member in _tree(pid):
+        try:
+            status = Path(f"/proc/{member}/status").read_text()
+        except OSError:
+            continue
+        found[member] = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    return found
+
+
 def _tree(pid: int) -> list[int]:
     found = [pid]
     for member in found:

@@ -24,6 +24,13 @@ def medians(measured: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict
     return {side: {key: statistics.median(rounds) for key, rounds in rows.items()} for side, rows in measured.items()}
 
 
+def read_rounds(path: Path, measured: Mapping[str, dict[str, list[float]]]) -> None:
+    """Adds what an earlier run has written, so that a table can be made of several."""
+    for side, rows in json.loads(path.read_text())["rounds"].items():
+        for key, rounds in rows.items():
+            measured[side][key].extend(rounds)
+
+
 def table(figures: Medians, yardstick: str) -> list[list[str]]:
     ours, theirs = figures.get(BarnabasSide.name, {}), figures.get(yardstick, {})
     ceiling = figures.get(MockSide.name, {}) if yardstick != MockSide.name else {}
@@ -91,10 +98,11 @@ def write_json(path: Path, figures: Medians, measured: Mapping[str, Any], settin
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
-def write_document(path: Path, lines: list[list[str]], settings: Any, command: str) -> None:
-    """Rewrites what stands between the marks; what people wrote around them stays."""
+def write_document(path: Path, section: str, lines: list[list[str]], settings: Any, command: str) -> None:
+    """Rewrites what stands between the section's marks; what people wrote around them stays."""
+    begin, end = f"<!-- {section} begins -->", f"<!-- {section} ends -->"
     facts = "\n".join(f"- {name}: {value}" for name, value in machine().items())
-    result = f"""{BEGIN}
+    result = f"""{begin}
 `{command}`, {datetime.now(UTC).date().isoformat()}; {settings.rounds} rounds after {settings.warmups} of warm-up,
 medians; {settings.records_100:,} records of 100 B and {settings.records_1000:,} of 1 KB per round; large partition
 {settings.large_mb:,} MB, small one {settings.small_mb} MB.
@@ -102,14 +110,11 @@ medians; {settings.records_100:,} records of 100 B and {settings.records_1000:,}
 {facts}
 
 {as_markdown(lines)}
-{END}"""
-    text = path.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(before + result + after)
-
-
-BEGIN, END = "<!-- result begins -->", "<!-- result ends -->"
+{end}"""
+    before, found, rest = path.read_text().partition(begin)
+    if not found:
+        raise ValueError(f"{path} has no section {section!r}")
+    path.write_text(before + result + rest.partition(end)[2])
 
 
 def _read(path: str) -> str:

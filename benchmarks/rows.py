@@ -53,6 +53,15 @@ def value_at_least(limit: float) -> Goal:
     return Goal("value", "at least", limit)
 
 
+def beside(name: str, what: str) -> list[Row]:
+    """What a producer at a steady pace felt."""
+    return [
+        Row(f"{name}.quiet.p99", f"produce at 2,000 records/s, p99 before {what}", "ms"),
+        Row(f"{name}.busy.p99", f"produce at 2,000 records/s, p99 during {what}", "ms"),
+        Row(f"{name}.factor", "the one to the other", "x", value_at_most(1.5)),
+    ]
+
+
 ROWS = [
     Row("start.first", "start on an empty directory to the first Metadata answer", "s", ratio_at_most(0.2)),
     Row("start.again", "start on a formatted directory to the first Metadata answer", "s", ratio_at_most(0.2)),
@@ -74,11 +83,6 @@ ROWS = [
     Row("latency.p99", "end to end at 1,000 messages/s, p99", "ms", ratio_at_most(1.0)),
     Row("metadata.p50", "Metadata for 2,000 partitions, p50", "ms"),
     Row("metadata.p99", "Metadata for 2,000 partitions, p99", "ms", value_at_most(5.0)),
-    Row("compaction.rate", "compaction of 1 KB records", "MB/s", value_at_least(100.0)),
-    Row("compaction.cpu", "CPU of the server per GB compacted, with produce beside it", "s"),
-    Row("compaction.quiet.p99", "produce, one in flight, p99 before a compaction", "ms"),
-    Row("compaction.busy.p99", "produce, one in flight, p99 during a compaction", "ms"),
-    Row("compaction.factor", "the one to the other", "x", value_at_most(1.5)),
     Row("middle.small", "fetch of 64 KB from the middle of a small partition, p50", "ms"),
     Row("middle.large", "fetch of 64 KB from the middle of a large partition, p50", "ms"),
     Row("middle.factor", "the large one to the small one", "x", value_at_most(1.25)),
@@ -91,4 +95,33 @@ ROWS = [
     Row("transactions.100.rate", "produce in transactions of 100 records", "records/s", ratio_at_least(1.0)),
     Row("transactions.10000.rate", "produce in transactions of 10,000 records", "records/s", ratio_at_least(1.0)),
     Row("offsets.start", "start with 1 million committed offsets until all are served", "s", value_at_most(5.0)),
+    Row("partitions.clean", "clean start with 2,000 partitions until 20 topics take records", "s", ratio_at_most(0.5)),
+    Row("partitions.unclean", "the same after kill -9", "s"),
+    Row("partitions.idle", "CPU of the idle server with 2,000 partitions", "%", value_at_most(1.0)),
+    Row("partitions.memory", "its memory after that start", "MB"),
+    Row("large.clean", "clean start with one partition of 5 GB until it takes a record", "s", ratio_at_most(0.5)),
+    Row("large.unclean", "the same after kill -9, all of it scanned", "s"),
+    Row("compaction.rate", "compaction of 1 KB records, 2 GB", "MB/s", value_at_least(100.0)),
+    Row("compaction.cpu", "CPU of the server per GB compacted, a paced producer included", "s"),
+    *beside("compaction", "a compaction"),
+    Row("keys.took", "compaction of 10 million keys, each twice", "s"),
+    Row("keys.cleaner", "peak memory of the cleaner's process meanwhile (dedupe buffer 134 MB)", "MB"),
+    Row("keys.server", "what the server's own memory grew by at the peak", "MB"),
+    Row("retention.took", "retention of 10,000 segments", "s"),
+    *beside("retention", "retention"),
+    *(
+        row
+        for sent, kept in (("none", "zstd"), ("snappy", "zstd"), ("none", "gzip"), ("none", "lz4"), ("none", "snappy"))
+        for row in (
+            Row(
+                f"recompression.{sent}.{kept}",
+                f"produce 1 KB, sent as {sent}, kept as {kept}",
+                "MB/s",
+                ratio_at_least(0.7) if kept == "zstd" else None,
+            ),
+            Row(f"recompression.{sent}.{kept}.cpu", "CPU of the server per GB of that", "s"),
+        )
+    ),
+    *beside("recompression", "recompression of 30 MB/s"),
+    Row("topics.created", "1,000 topics by one request", "s"),
 ]

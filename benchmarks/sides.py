@@ -22,6 +22,7 @@ class Side(Protocol):
     def pid(self) -> int: ...
     @property
     def data_dir(self) -> Path: ...
+    def set(self, name: str, value: str) -> None: ...
     def start(self) -> object: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
@@ -42,6 +43,10 @@ class KafkaSide(reference.ApacheKafka):
 
 class BarnabasSide(Node):
     name = "Barnabas"
+
+    def set(self, name: str, value: str) -> None:
+        """A property, from the next start on."""
+        self._config[name] = value
 
     def start(self) -> "BarnabasSide":
         super().start()
@@ -71,6 +76,9 @@ class MockSide:
     @property
     def data_dir(self) -> Path:
         raise NotImplementedError("the mock cluster keeps nothing")
+
+    def set(self, name: str, value: str) -> None:
+        raise NotImplementedError("the mock cluster has no properties")
 
     def start(self) -> None:
         self._process.start()

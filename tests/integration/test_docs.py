@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import io
 import re
@@ -15,11 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.cli import serve, server, up
+from barnabas.cli.catalogue import TOOLS, module_of, tool_of_script
 from barnabas.cli.main import COMMANDS, main
 from barnabas.testing import Node, reference
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "testing.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "testing.md", ROOT / "docs" / "client.md")
 DEFAULT_ADDRESS = "localhost:9092"
 
 
@@ -54,7 +56,11 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"OrderService": str, "run_my_service": str}
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.name)
+@pytest.mark.parametrize(
+    "block",
+    [block for block in blocks("python") if "barnabas.spark" not in block.text],  # those run in tests/pipelines
+    ids=lambda block: block.name,
+)
 def test_python_in_the_documents_runs(block: Block, barnabas: Node, names: dict[str, Any]) -> None:
     fixtures = {"barnabas": barnabas, "bootstrap_servers": barnabas.bootstrap_servers}
     code = block.text.replace(DEFAULT_ADDRESS, barnabas.bootstrap_servers)
@@ -100,6 +106,11 @@ def test_a_command_in_the_documents_exists(
         monkeypatch.setenv(name, text)
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), where
+        return
+    tool = words[1] if words[0] == "barnabas" else tool_of_script(words[0])
+    if tool in TOOLS:
+        arguments = words[2:] if words[0] == "barnabas" else words[1:]
+        importlib.import_module(module_of(tool)).PARSER.parse(arguments)  # raises where an option is none
         return
     assert words[:1] == ["barnabas"], f"{where} shows a command that nobody checks: {line}"
     started = []

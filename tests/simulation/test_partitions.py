@@ -1,42 +1,93 @@
 """Partitions on a disk that forgets: crashes between any two file operations, and nothing synced is lost.
 
-SIMULATION_SEEDS=10000 runs more of them (`make simulate`), SIMULATION_SEED=17 replays one and prints what it did.
+More seeds and one seed again: see `barnabas.testing.simulated_disk_seeds`, or `make simulate`.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.node.storage import recovery
+from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.log import PartitionLog
 from barnabas.testing.simulated_disk_partitions import PartitionsStory
+from barnabas.testing.simulated_disk_seeds import slices, tell
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
-FIRST = int(os.environ.get("SIMULATION_FIRST", "0"))
-REPLAY = os.environ.get("SIMULATION_SEED")
-SLICE = 50
-MEMORY = Path("/dev/shm")
+SEEDS = 200
 
 
-def tell(seed: int) -> None:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
-        story = PartitionsStory(seed, Path(directory))
+@pytest.mark.parametrize("seeds", slices(SEEDS), ids=lambda seeds: f"from-{seeds[0]}")
+def test_a_crash_at_any_moment_loses_nothing_that_was_synced(seeds: range) -> None:
+    for seed in seeds:
+        tell(PartitionsStory, seed)
+
+
+# The simulation is only worth something if it catches what it is there for.
+
+
+def forget_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(task: FlushTask) -> None:
+        task.paths = [path for path in task.paths if not Path(path).is_dir()]
+        run_all(task)
+
+    run_all = FlushTask.run
+    monkeypatch.setattr(FlushTask, "run", run)
+
+
+def believe_later_fsyncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(log: PartitionLog, **options: Any) -> FlushTask:
+        offline, log.offline = log.offline, False
         try:
-            story.run()
-        except BaseException as error:
-            last = "\n".join("\n".join(life) for life in story.lives[-2:])
-            raise AssertionError(f"SIMULATION_SEED={seed} replays this: {error}\n{last}") from error
+            return prepare_flush(log, **options)
+        finally:
+            log.offline = offline
+
+    prepare_flush = PartitionLog.prepare_flush
+    monkeypatch.setattr(PartitionLog, "prepare_flush", prepare)
 
 
-@pytest.mark.skipif(REPLAY is None, reason="SIMULATION_SEED names the seed to be replayed")
-def test_one_seed_again() -> None:
-    tell(int(REPLAY or 0))
+def trust_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "ensure_valid", lambda *_: None)
 
 
-@pytest.mark.skipif(REPLAY is not None, reason="one seed is replayed")
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, SLICE))
-def test_a_crash_at_any_moment_loses_nothing_that_was_synced(first: int) -> None:
-    for seed in range(first, min(first + SLICE, FIRST + SEEDS)):
-        tell(seed)
+def allow_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery.Scanner, "follows", lambda *_: True)
+
+
+def leave_indexes_of_finished_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(log: PartitionLog, **options: Any) -> FlushTask:
+        log.recovery_point += 1
+        try:
+            return prepare_flush(log, **options)
+        finally:
+            log.recovery_point -= 1
+
+    prepare_flush = PartitionLog.prepare_flush
+    monkeypatch.setattr(PartitionLog, "prepare_flush", prepare)
+
+
+MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    forget_directories,
+    believe_later_fsyncs,
+    trust_checksums,
+    allow_holes,
+    leave_indexes_of_finished_segments,
+]
+
+
+def failures() -> Iterator[AssertionError]:
+    for seed in range(2000):
+        try:
+            tell(PartitionsStory, seed)
+        except AssertionError as error:
+            yield error
+
+
+@pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
+def test_code_that_is_wrong_is_caught(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: Any) -> None:
+    mutate(monkeypatch)
+    assert next(failures(), None) is not None

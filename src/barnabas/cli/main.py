@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
 
+from barnabas.cli.catalogue import KAFKA_TOOLS, OWN_TOOLS, TOOLS
 from barnabas.cli.errors import UsageError
 
 COMMANDS = {
-    "up": "start a node in the foreground",
-    "server": "start a node from Kafka's server.properties",
+    "up": "Start a node in the foreground.",
+    "server": "Start a node from Kafka's server.properties.",
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
+    from barnabas.cli.run import leave, run_tool
+
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in TOOLS:
+        return leave(run_tool(arguments[0], arguments[1:]))
     if not arguments or arguments[0] not in COMMANDS:
         return _without_command(arguments)
     try:
-        command = importlib.import_module(f"barnabas.cli.{arguments[0]}")
-        code: int = command.run(arguments[1:])
-        return code
+        return _run_command(arguments[0], arguments[1:])
     except UsageError as error:
         print(f"barnabas {arguments[0]}: {error}", file=sys.stderr)
         return 1
@@ -31,13 +32,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 141
 
 
+def _run_command(name: str, arguments: list[str]) -> int:
+    import importlib
+
+    code: int = importlib.import_module(f"barnabas.cli.{name}").run(arguments)
+    return code
+
+
 def _without_command(arguments: list[str]) -> int:
+    import argparse
+
     from barnabas import __version__
 
     parser = argparse.ArgumentParser(
         prog="barnabas",
         description="An event streaming platform in Python that speaks Kafka's wire protocol.",
-        epilog="\n".join(["commands:", *(f"  {name:8} {what}" for name, what in COMMANDS.items())]),
+        epilog=_commands(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
@@ -48,8 +58,16 @@ def _without_command(arguments: list[str]) -> int:
     parser.error(_unknown_command(parser.parse_known_args(arguments)[0].command))
 
 
+def _commands() -> str:
+    lines: list[str] = []
+    groups = {"commands": COMMANDS | OWN_TOOLS, "tools as Kafka has them (installed as kafka-NAME too)": KAFKA_TOOLS}
+    for title, commands in groups.items():
+        lines += [f"{title}:", *(f"  {name:26}{what}" for name, what in commands.items()), ""]
+    return "\n".join(lines)
+
+
 def _unknown_command(name: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, COMMANDS, n=1)
+    close = get_close_matches(name.removeprefix("kafka-"), [*COMMANDS, *TOOLS], n=1)
     return f"there is no command {name}" + (f", is {close[0]} meant?" if close else f" among {', '.join(COMMANDS)}")

@@ -44,9 +44,10 @@ from barnabas.node.replica_moves import MoveLimits, ReplicaMoves
 from barnabas.node.requests import ListenerKind
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory_lock import DirectoryLocked
+from barnabas.node.storage.loading import WrongDirectory
 from barnabas.node.storage.log_config import LONG_MAX, LogConfig
 from barnabas.node.storage.log_dir import LogDir
-from barnabas.node.storage.log_dirs import LogDirs, WrongDirectory
+from barnabas.node.storage.log_dirs import LogDirs
 from barnabas.node.storage.meta_properties import BadMetaProperties
 from barnabas.node.transactions.coordinator import TransactionCoordinator
 from barnabas.wire.uuids import Uuid
@@ -133,6 +134,8 @@ class Node:
         self._claim()
         await self._lead()
         await self._open_partitions()
+        if self.failed.is_set():
+            raise StartError(self.failure)
         await self.server.serve()
         addresses = ", ".join(" ".join(line.split()) for line in self.describe_listeners())
         log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, addresses)
@@ -158,6 +161,8 @@ class Node:
         found = [each for each in self.log_dirs.dirs if each.path == metadata_path]
         if found:
             self._metadata_dir = found[0]
+            if found[0].offline is not None:
+                raise found[0].offline
         else:
             separate = LogDir(metadata_path, handles=self.log_dirs.handles, on_failure=self._log_dir_failed)
             self._metadata_dir = separate
@@ -201,12 +206,14 @@ class Node:
         self.log_dirs.begin()
         if self._metadata_dir not in self.log_dirs.dirs:
             self._metadata_dir.begin()
+        if self._metadata_dir.offline is not None:
+            raise self._metadata_dir.offline
         self._metadata_flusher = flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
         self._undo.append(flusher.shutdown)
         log_config = MetadataLogConfig(
             segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
         )
-        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock, clean=self._metadata_dir.was_clean)
+        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock)
         self.controller = Controller(
             loaded,
             metadata_log,
@@ -226,7 +233,7 @@ class Node:
                 incarnation_id=Uuid.random(),
                 broker_endpoints=_endpoints(config.advertised_listeners),
                 controller_endpoints=_endpoints(config.advertised_controller_listeners),
-                log_dirs=[each.directory_id for each in self.log_dirs.dirs if each.directory_id is not None],
+                log_dirs=[each.directory_id for each in self.log_dirs.online if each.directory_id is not None],
                 rack=config.broker_rack,
             )
         )
@@ -241,7 +248,10 @@ class Node:
         self._undo.append(self.recompression.close)
         self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
         await self.log_dirs.load(
-            self.log_config, now_ms=self.clock(), home_of=partial(self.partitions.home_of, self.image)
+            self.log_config,
+            now_ms=self.clock(),
+            home_of=partial(self.partitions.home_of, self.image),
+            recovery_children_per_dir=self.config.num_recovery_threads_per_data_dir,
         )
         self._undo.append(self.partitions.stop)
         self.controller.on_committed += [self._apply_configs, self.partitions.apply]
@@ -256,6 +266,9 @@ class Node:
         )
         self._undo.append(self.replica_moves.stop)
         self.replica_moves.resume()
+        for directory in self.log_dirs.dirs:
+            if directory.offline is not None:
+                self.replica_moves.directory_lost(directory)
         self.housekeeping = Housekeeping(
             self.partitions,
             self.clock,
@@ -264,7 +277,7 @@ class Node:
         )
         self.housekeeping.start()
         self._undo.append(self.housekeeping.stop)
-        self.cleaner = Cleaner(self.partitions, self.log_dirs.dirs, self.clock, cleaner_settings(self.config))
+        self.cleaner = Cleaner(self.partitions, self.log_dirs.online, self.clock, cleaner_settings(self.config))
         self.cleaner.start()
         self._undo.append(self.cleaner.stop)
 

@@ -127,7 +127,8 @@ class Partitions:
         for state in delta.partitions:
             partition = self._partitions.get((state.topic, state.index))
             if partition is None:
-                new.append(state)
+                if not self._is_lost(state):
+                    new.append(state)
             elif self._node_id in state.replicas:
                 partition.apply(state)
             else:
@@ -166,6 +167,15 @@ class Partitions:
         logger.error("%s-%d is offline: its log directory %s is not there", state.topic, state.index, directory or "")
         self._elsewhere.add(state.topic_id)
         return True
+
+    def _is_lost(self, state: PartitionState) -> bool:
+        """It is not new: its directory was not there at the start, or has failed since."""
+        if self._node_id not in state.replicas:
+            return False
+        directory = self._directory_of(state)
+        if directory is not None:
+            return directory not in {each.directory_id for each in self._log_dirs.online}
+        return state.topic_id in self._elsewhere and state.partition_epoch > 0
 
     async def _create(self, states: Iterable[PartitionState]) -> None:
         mine = [state for state in states if self._node_id in state.replicas]

@@ -1,9 +1,9 @@
 """One seed, several lives of the partitions of a node on a disk that forgets; `PartitionsStory(seed, directory).run()`.
 
 In each life the real `LogDirs` opens what the crash before has left, and everything is compared with what was written.
-Then records, transactions, syncs, checkpoints, rolls, retention and truncations follow at random, until the power
-goes, between any two file operations, those of recovery included; or until the node stops cleanly. In some lives one
-operation fails.
+Then records, transactions, syncs, checkpoints, rolls, retention, compaction, truncations, deletions follow at random,
+until the power goes, between any two file operations, those of recovery included; or until the node stops cleanly. In
+some lives one operation fails.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from barnabas.node.storage.checkpoints import TopicPartition
+from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.log import Appended, PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import NewPartition
@@ -30,6 +31,7 @@ from barnabas.node.storage.producer_state import (
 from barnabas.node.storage.retention import delete_old_segments
 from barnabas.testing.simulated_disk import Crash
 from barnabas.testing.simulated_disk_calls import SimulatedDisk
+from barnabas.testing.simulated_disk_cleaner import Replicas, SimulatedCleanerProcess
 from barnabas.testing.simulated_disk_history import History, Stored
 from barnabas.testing.simulated_disk_threads import SimulatedThreads
 from barnabas.wire.batch import Record, build_batch, stamp
@@ -38,16 +40,25 @@ from barnabas.wire.uuids import Uuid
 
 BEGINNING_MS = 1_700_000_000_000
 PRODUCERS = 3
+KEYS = 5
 LIVES_MAX = 4
+CLEANER = CleanerSettings(enable=False)  # it is told when to work
 
 
 class PartitionsStory:
+    cleanup_policies: tuple[tuple[str, ...], ...] = (("delete",), ("delete",), ("compact",))
+
     def __init__(self, seed: int, directory: Path) -> None:
         self.random = Random(seed)
         self.directory = directory
         self.now_ms = BEGINNING_MS
         self.histories: dict[TopicPartition, History] = {}
+        self.deleted: dict[TopicPartition, Uuid] = {}
+        self.made = 0
         self.disk: SimulatedDisk
+        self.cleaner: Cleaner
+        self.cleaning: asyncio.Task[bool] | None = None
+        self.process: SimulatedCleanerProcess
         self.lives: list[list[str]] = []  # the operations of each, for whoever looks for the cause of a failure
 
     def run(self) -> None:
@@ -70,6 +81,7 @@ class PartitionsStory:
         threads = SimulatedThreads(self.disk, random)
         with self.disk.installed(), threads.installed():
             try:
+                self.process = SimulatedCleanerProcess(threads.executor())
                 threads.run(self._life(str(root / "data"), check_only))
             except Crash:
                 self.disk.pull_the_plug()
@@ -83,22 +95,33 @@ class PartitionsStory:
         dirs = LogDirs([path], max_open_files=self.random.choice((8, 512)))
         dirs.identify("a-cluster", 1)
         dirs.begin()
-        await dirs.load(lambda topic: self.histories[topic, 0].config, now_ms=self.now_ms)
+        await dirs.load(self._config_for, now_ms=self.now_ms)
         self._check(dirs)
         if check_only:
             await dirs.close(clean=False)
             return
         await self._create(dirs)
+        self.cleaning, self.cleaner = None, Cleaner(Replicas(dirs), dirs.dirs, lambda: self.now_ms, CLEANER)
+        self.cleaner.start()
         await self._do_things(dirs)
+        await self.cleaner.stop()
+        if self.cleaning is not None:
+            await self.cleaning
         await dirs.close(clean=True)
         if dirs.dirs[0].offline is None:
             for history in self.histories.values():
                 history.synced(history.end_offset, len(history.truncations))
 
+    def _config_for(self, topic: str) -> LogConfig:
+        history = self.histories.get((topic, 0))
+        return history.config if history else LogConfig()
+
     def _check(self, dirs: LogDirs) -> None:
         assert dirs.dirs[0].offline is None or self.disk.failed, f"offline: {dirs.dirs[0].offline}"
         if dirs.dirs[0].offline is not None:
             raise dirs.dirs[0].offline
+        undone = [each for each in dirs if (each.topic, each.partition) in self.deleted]
+        dirs.delete_partitions(undone)  # deletions that were not yet durable
         for (topic, partition), history in list(self.histories.items()):
             log = dirs.get(topic, partition)
             if log is None:
@@ -110,10 +133,9 @@ class PartitionsStory:
 
     async def _create(self, dirs: LogDirs) -> None:
         wanted = []
-        for number in range(len(self.histories), self.random.randint(1, 3)):
-            topic = f"topic{number}"
-            while (topic, 0) in self.histories:
-                topic += "x"
+        for _ in range(len(self.histories), self.random.randint(1, 3)):
+            self.made += 1
+            topic = f"topic{self.made}"
             config = self._config()
             self.histories[topic, 0] = History(Uuid(self.random.randbytes(16)), config)
             wanted.append(NewPartition(topic, 0, self.histories[topic, 0].topic_id, config))
@@ -128,10 +150,12 @@ class PartitionsStory:
             retention_bytes=choice((-1, 20_000)),
             file_delete_delay_ms=choice((0, 60_000)),
             preallocate=self.random.random() < 0.1,
+            cleanup_policy=choice(self.cleanup_policies),
+            min_cleanable_dirty_ratio=0.01,
         )
 
     async def _do_things(self, dirs: LogDirs) -> None:
-        deeds: list[tuple[Callable[[LogDirs, PartitionLog, History], Awaitable[None] | None], int]] = [
+        deeds: list[tuple[Callable[[LogDirs, PartitionLog, History], Awaitable[None] | None], float]] = [
             (self._append, 60),
             (self._sync, 10),
             (self._sync_and_wait, 5),
@@ -141,9 +165,14 @@ class PartitionsStory:
             (self._retain, 3),
             (self._begin_epoch, 2),
             (self._truncate, 1),
+            (self._delete, 0.2),
+            (self._compact, 5),
             (self._pause, 10),
         ]
         for _ in range(self.random.choice((10, 60, 200))):
+            if not self.histories:
+                await self._create(dirs)
+                continue
             key = self.random.choice(sorted(self.histories))
             log = dirs.get(*key)
             assert log is not None
@@ -157,7 +186,8 @@ class PartitionsStory:
 
     def _append(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         for _ in range(self.random.choice((1, 1, 5))):
-            kind = self.random.choice(("plain", "idempotent", "idempotent", "transactional"))
+            kinds = ("plain", "idempotent", "idempotent", "transactional")
+            kind = self.random.choice(kinds[:3] if history.config.compacted else kinds)
             if kind == "plain":
                 self._append_batch(log, history, build_batch(self._records()))
             else:
@@ -189,9 +219,12 @@ class PartitionsStory:
     def _records(self) -> list[Record]:
         size = self.random.choice((20, 20, 300, 1500, 6000))
         return [
-            Record(number, self.now_ms - self.random.randint(0, 200), b"key", self.random.randbytes(size))
+            Record(number, self.now_ms - self.random.randint(0, 200), self._key(), self.random.randbytes(size))
             for number in range(self.random.randint(1, 3) if size < 1000 else 1)
         ]
+
+    def _key(self) -> bytes:
+        return b"key-%d" % self.random.randrange(KEYS)
 
     def _append_batch(
         self, log: PartitionLog, history: History, batch: bytearray, origin: Origin = Origin.CLIENT
@@ -201,7 +234,7 @@ class PartitionsStory:
             return
         kept = bytearray(batch)
         stamp(kept, 0, base_offset=log.log_end_offset, leader_epoch=history.leader_epoch)
-        history.batches.append(Stored.of(bytes(kept)))
+        history.append(Stored.of(bytes(kept)))
         appended: Appended = log.append(batch, leader_epoch=history.leader_epoch, now_ms=self.now_ms, origin=origin)
         assert not appended.duplicate
         assert appended.first_offset == history.batches[-1].header.base_offset
@@ -249,12 +282,22 @@ class PartitionsStory:
     async def _truncate(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         """As a follower does when there is a new leader."""
         ends = [batch.end_offset for batch in history.batches if batch.end_offset >= log.log_start_offset]
-        if not ends:
+        if not ends or history.config.compacted:
             return
         offset = self.random.choice(ends)
         history.truncated(offset)
         await dirs.truncate(log, offset, now_ms=self.now_ms)
         self._begin_epoch(dirs, log, history)
+
+    def _delete(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
+        self.deleted[log.topic, log.partition] = history.topic_id
+        del self.histories[log.topic, log.partition]
+        dirs.delete_partitions([log])
+
+    def _compact(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
+        """The dirtiest log, in the background."""
+        if self.cleaning is None or self.cleaning.done():
+            self.cleaning = asyncio.get_running_loop().create_task(self.cleaner._clean_dirtiest(self.process))
 
     async def _pause(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         for _ in range(self.random.randint(1, 30)):

@@ -45,6 +45,8 @@ class Compression(IntEnum):
 
 
 DEFAULT_LEVELS = {Compression.GZIP: -1, Compression.LZ4: 9, Compression.ZSTD: 3}
+ZLIB_LEVEL = 6  # what -1 stands for
+LZ4_FAST = 0
 
 
 def compress(data: Buffer, codec: Compression, level: int | None = None) -> bytes:
@@ -53,8 +55,7 @@ def compress(data: Buffer, codec: Compression, level: int | None = None) -> byte
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
-        compressor = zlib.compressobj(level, wbits=31)
-        return compressor.compress(data) + compressor.flush()
+        return bytes(cramjam.gzip.compress(data, level=ZLIB_LEVEL if level < 0 else level))
     if codec is Compression.SNAPPY:
         return compress_xerial(data)
     if codec is Compression.LZ4:
@@ -72,7 +73,12 @@ def compress_xerial(data: Buffer) -> bytes:
 
 
 def compress_lz4(data: Buffer, level: int) -> bytes:
-    """Block by block: the library's frames of several blocks are either linked or made without letting others run."""
+    """Block by block: the library's frames of several blocks are either linked or made without letting others run.
+
+    Level 9, which is Kafka's default, means the fast compressor to Kafka, and any other the thorough one.
+    """
+    if level == DEFAULT_LEVELS[Compression.LZ4]:
+        level = LZ4_FAST
     view = memoryview(data)
     parts: list[bytes | memoryview] = [LZ4_HEADER]
     for start in range(0, len(view), LZ4_BLOCK_BYTES):

@@ -411,6 +411,21 @@ def test_a_partition_of_the_image_without_a_directory_gets_one(tmp_path: Path) -
     run(story())
 
 
+def test_a_partition_whose_directory_is_lost_is_not_made_anew_elsewhere(tmp_path: Path) -> None:
+    async def story() -> None:
+        image = MetadataImage()
+        image.replay_all(topic_of(directories=[Uuid(b"a lost directory")]))
+        cluster = Cluster(tmp_path, image)
+        await cluster.start()
+        await cluster.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=-1))
+        assert cluster.partitions.get("orders", 0) is None
+        assert cluster.partitions.missing_error(image, "orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not (tmp_path / "orders-0").exists()
+        await cluster.stop()
+
+    run(story())
+
+
 def test_a_partition_of_other_nodes_is_none_of_ours(tmp_path: Path) -> None:
     async def story() -> None:
         cluster = Cluster(tmp_path)

@@ -83,6 +83,7 @@ OWN_BROKER_KEYS = frozenset(
         "metadata.log.segment.ms",
         "node.id",
         "num.partitions",
+        "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "offset.metadata.max.bytes",
         "offsets.retention.check.interval.ms",

@@ -119,6 +119,8 @@ class LedShard(Generic[S]):
             self._loaded()
         except asyncio.CancelledError:
             raise
+        except KafkaError as error:
+            log.error("%s cannot be loaded, its coordinator stays away: %s", partition.log.name, error.message)
         except Exception:
             log.exception("%s cannot be loaded: its coordinator stays away", partition.log.name)
 

@@ -47,10 +47,15 @@ def build_control_batch(records: Sequence[Record], *, base_offset: int, epoch: i
 
 
 def build_batch(records: Sequence[Record], level: int, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
-    framed = [
-        wire.Record(base_offset + index, now_ms, None, encode_record(record, level))
-        for index, record in enumerate(records)
-    ]
+    return frame_batch(encode_records(records, level), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+
+
+def encode_records(records: Sequence[Record], level: int) -> list[bytes]:
+    return [encode_record(record, level) for record in records]
+
+
+def frame_batch(encoded: Sequence[bytes], *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+    framed = [wire.Record(base_offset + index, now_ms, None, value) for index, value in enumerate(encoded)]
     return bytes(wire.build_batch(framed, base_offset=base_offset, leader_epoch=epoch))
 
 
@@ -66,6 +71,26 @@ def read_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Batch]]
             return
         yield position + header.size, _decode(data, position, header)
         position += header.size
+
+
+def find_batch(data: Buffer, position: int, from_offset: int) -> tuple[int, int] | None:
+    """Position and offset of the first whole batch behind `position` whose offset is not below `from_offset`."""
+    view = memoryview(data)
+    searched = bytes(view[position:])
+    # No offset can lie further ahead than there are bytes.
+    highest = from_offset + len(searched)
+    at = searched.find(bytes([wire.MAGIC]), wire.MAGIC_OFFSET)
+    while at >= 0:
+        start = at - wire.MAGIC_OFFSET
+        offset, _ = wire.SPAN.unpack_from(searched, start)
+        if from_offset <= offset <= highest:
+            try:
+                wire.validate(searched, start)
+                return position + start, offset
+            except KafkaError:
+                pass
+        at = searched.find(bytes([wire.MAGIC]), at + 1)
+    return None
 
 
 def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> Batch:

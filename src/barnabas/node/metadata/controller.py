@@ -6,8 +6,9 @@ image, replays its records there at once, and returns the answer when they are c
 committed image, and acted upon by everyone in `on_committed`. A decision without records waits for those before it, as
 its answer may rest on them.
 
-One task writes. Whatever was submitted while it was busy is its next group: one write and one fsync for all of them,
-one batch for each decision, so a decision is there whole or not at all.
+One task writes. Whatever was submitted while it was busy is its next group: one batch, one write and one fsync for all
+of them. So a group is there whole or not at all, and nothing lies behind a batch that a crash has torn: who finds more
+there at the next start knows that the disk has lost what it had.
 
 If a group cannot be written, nothing of it nor behind it happened: the working image is the committed one again, and
 who waits gets NOT_CONTROLLER. If the log does not end then where the committed image ends (an fsync failed, and nobody
@@ -28,7 +29,7 @@ from typing import TypeVar
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.decide import allocate_producer_ids, leave
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
-from barnabas.node.metadata.batches import build_batch
+from barnabas.node.metadata.batches import encode_records, frame_batch
 from barnabas.node.metadata.commit import CommitRule, OwnFsync
 from barnabas.node.metadata.epoch import EpochStart, Registration, Term
 from barnabas.node.metadata.errors import StartError
@@ -37,13 +38,14 @@ from barnabas.node.metadata.log import MetadataLog, MetadataLogConfig
 from barnabas.node.metadata.quorum import Quorum, QuorumReplica
 from barnabas.node.metadata.quorum_state import QuorumState, write_quorum_state
 from barnabas.node.metadata.snapshotting import SnapshotPolicy, Snapshotting
-from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.raft import VotersRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import Uuid
 
 log = logging.getLogger(__name__)
+
+GROUP_BYTES_MAX = 1024 * 1024
 
 T = TypeVar("T")
 CommitCallback = Callable[[MetadataDelta], Awaitable[None] | None]
@@ -54,7 +56,7 @@ class _Entry:
     """One decision on its way to the disk."""
 
     records: Sequence[Record]
-    data: bytes
+    encoded: list[bytes]
     end_offset: int
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -119,14 +121,15 @@ class Controller:
         start = EpochStart(self.working, term)
         start.append(registration, loaded.bootstrap_records, loaded.voters)
         try:
-            self._log.append(bytes(start.data), self.epoch)
-            await self._commit_rule.committed(start.end_offset)
+            for data, end_offset in start.batches:  # one by one, as groups are
+                self._log.append(data, self.epoch)
+                await self._commit_rule.committed(end_offset)
         except OSError as error:
             raise StartError(f"The metadata log in {loaded.directory} cannot be written: {error}") from error
         self.image, self.working = self.working, self.working.copy()
         loaded.image = self.image
         self._voters, self.broker_epoch = start.voters, start.broker_epoch
-        self._snapshotting.committed(len(start.data))
+        self._snapshotting.committed(sum(len(data) for data, _ in start.batches))
         self._writer = asyncio.create_task(self._write(), name="metadata-writer")
 
     async def submit(self, decide: Callable[[MetadataImage], Decision[T]]) -> T:
@@ -190,16 +193,14 @@ class Controller:
 
     def _append(self, records: Sequence[Record]) -> None:
         base_offset = self.working.offset + 1
-        data = build_batch(
-            records, self.working.metadata_version, base_offset=base_offset, epoch=self.epoch, now_ms=self._clock()
-        )
+        encoded = encode_records(records, self.working.metadata_version)
         try:
             self.working.replay_all(records)
         except Exception:
             self._rebuild_working()
             raise
         self.working.offset, self.working.epoch = base_offset + len(records) - 1, self.epoch
-        self._unwritten.append(_Entry(records, data, base_offset + len(records)))
+        self._unwritten.append(_Entry(records, encoded, base_offset + len(records)))
         self._wake.set()
 
     def _rebuild_working(self) -> None:
@@ -215,18 +216,31 @@ class Controller:
             self._wake.clear()
             try:
                 while self._unwritten:
-                    self._in_flight, self._unwritten = self._unwritten, []
+                    self._in_flight = self._next_group()
                     await self._write_group(self._in_flight)
-                self._snapshotting.proceed(self.image, self._voters)
+                if self.failure is None:  # else nobody knows what of the log is on the disk
+                    self._snapshotting.proceed(self.image, self._voters)
             except OSError as error:
                 self._revert(error)
             except Exception as error:
                 log.exception("The controller is broken")
                 self._revert(error)
 
+    def _next_group(self) -> list[_Entry]:
+        """All that wait, as far as they fit into one batch."""
+        size = count = 0
+        for entry in self._unwritten:
+            size += sum(map(len, entry.encoded))
+            if count and size > GROUP_BYTES_MAX:
+                break
+            count += 1
+        group, self._unwritten = self._unwritten[:count], self._unwritten[count:]
+        return group
+
     async def _write_group(self, group: list[_Entry]) -> None:
         end_offset = group[-1].end_offset
-        data = b"".join(entry.data for entry in group)
+        encoded = [value for entry in group for value in entry.encoded]
+        data = frame_batch(encoded, base_offset=end_offset - len(encoded), epoch=self.epoch, now_ms=self._clock())
         self._log.append(data, self.epoch)
         await self._commit_rule.committed(end_offset)
         delta = MetadataDelta()
@@ -275,11 +289,10 @@ def open_controller(
 
     Called before `LogDir.begin`, so that the log need not be scanned after a clean stop.
     """
-    clean = (root / CLEAN_SHUTDOWN_FILE).exists()
     loaded = load_metadata(root, node_id=node_id, directory_id=directory_id)
     flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
     try:
-        metadata_log = MetadataLog.open(loaded, log_config or MetadataLogConfig(), flusher, clock, clean=clean)
+        metadata_log = MetadataLog.open(loaded, log_config or MetadataLogConfig(), flusher, clock)
     except OSError as error:
         raise StartError(f"The metadata log in {loaded.directory} cannot be opened: {error}") from error
     return Controller(

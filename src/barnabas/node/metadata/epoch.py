@@ -48,7 +48,7 @@ class EpochStart:
 
     def __init__(self, image: MetadataImage, term: Term) -> None:
         self.image = image
-        self.data = bytearray()
+        self.batches: list[tuple[bytes, int]] = []  # with the offset at which each ends
         self.voters: raft.VotersRecord | None = None
         self.broker_epoch = -1
         self._term = term
@@ -111,8 +111,8 @@ class EpochStart:
         self._append(data, len(records))
 
     def _append(self, data: bytes, count: int) -> None:
-        self.data += data
         self.image.offset += count
+        self.batches.append((data, self.end_offset))
         self.image.epoch = self._term.epoch
 
 

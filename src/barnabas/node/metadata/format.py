@@ -38,9 +38,10 @@ def claim_directories(
     """Formats what is empty and returns the cluster's id; a StartError, and nothing written, if one is not ours.
 
     The directories are locked. `cluster_id` is what the user asks for, if anything; a new cluster without one gets a
-    random one. `metadata_dir` may or may not be one of `log_dirs`.
+    random one. `metadata_dir` may or may not be one of `log_dirs`. One that is offline, or goes offline when it is
+    written to, is left out.
     """
-    directories = [metadata_dir, *(each for each in log_dirs if each is not metadata_dir)]
+    directories = [metadata_dir, *(each for each in log_dirs if each is not metadata_dir and each.offline is None)]
     found = _common_cluster(directories, node_id, cluster_id)
     if metadata_dir.meta is None:
         if found is not None:
@@ -58,8 +59,17 @@ def claim_directories(
                     controller_endpoints=controller_endpoints,
                     now_ms=now_ms,
                 )
-            directory.write_meta(MetaProperties(cluster_id, node_id, directory_id))
+            _sign(directory, MetaProperties(cluster_id, node_id, directory_id), needed=directory is metadata_dir)
     return cluster_id
+
+
+def _sign(directory: LogDir, meta: MetaProperties, *, needed: bool) -> None:
+    try:
+        directory.write_meta(meta)
+    except OSError as error:
+        if needed:
+            raise
+        directory.failed(error)
 
 
 def format_metadata_directory(

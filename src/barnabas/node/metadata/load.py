@@ -16,7 +16,7 @@ from pathlib import Path
 from barnabas.core.metadata import decide
 from barnabas.core.metadata.records import METADATA_VERSION, MetadataError, check_level
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
-from barnabas.node.metadata.batches import Batch, read_batches
+from barnabas.node.metadata.batches import Batch, find_batch, read_batches
 from barnabas.node.metadata.errors import StartError
 from barnabas.node.metadata.quorum_state import QuorumState, read_quorum_state
 from barnabas.node.metadata.snapshots import (
@@ -26,6 +26,7 @@ from barnabas.node.metadata.snapshots import (
     read_bootstrap_records,
     readable_snapshots,
 )
+from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_DIRECTORY
 from barnabas.wire import batch as wire
 from barnabas.wire.records import metadata
 from barnabas.wire.records.raft import KRaftVersionRecord, VotersRecord
@@ -53,6 +54,7 @@ class LoadedMetadata:
     snapshot_bytes: int = 0
     bytes_since_snapshot: int = 0
     log_is_behind_snapshot: bool = False
+    was_clean: bool = False
 
     @property
     def level(self) -> int:
@@ -67,15 +69,23 @@ class LoadedMetadata:
     def kraft_version(self) -> int:
         return self.image.features.get("kraft.version", 0)
 
+    @property
+    def last_segment(self) -> int:
+        """The offset with which the last file of the log begins."""
+        segments = _segments(self.directory)
+        return segments[-1][0] if segments else 0
+
 
 def load_metadata(root: Path, *, node_id: int, directory_id: Uuid) -> LoadedMetadata:
     """`root` is the metadata log directory, the one with `bootstrap.checkpoint`."""
     loaded = LoadedMetadata(root / LOG_DIRECTORY_NAME)
+    loaded.was_clean = (root / CLEAN_SHUTDOWN_FILE).exists()
     try:
         loaded.bootstrap_records = read_bootstrap_records(root) or decide.bootstrap_records()
         loaded.quorum_state = read_quorum_state(loaded.directory)
         _load_snapshot(loaded)
         _load_log(loaded)
+        _refuse_lost_log(loaded, root)
         check_level(loaded.level)
     except MetadataError as error:
         raise StartError(f"The metadata in {loaded.directory} cannot be loaded: {error}") from error
@@ -113,7 +123,7 @@ def _replay_snapshot(loaded: LoadedMetadata, snapshot_id: SnapshotId, content: S
 def _load_log(loaded: LoadedMetadata) -> None:
     snapshot_end = loaded.end_offset
     log_end: int | None = None
-    for batch, size in _batches(loaded.directory, snapshot_end):
+    for batch, size in _batches(loaded.directory, snapshot_end, loaded.was_clean):
         log_end = batch.last_offset + 1
         if log_end > snapshot_end:
             _replay_batch(loaded, batch)
@@ -124,6 +134,15 @@ def _load_log(loaded: LoadedMetadata) -> None:
             raise MetadataError(
                 f"{snapshot_id.file_name} cannot be read, and the log ends before it, at offset {loaded.end_offset}"
             )
+
+
+def _refuse_lost_log(loaded: LoadedMetadata, root: Path) -> None:
+    """Who has partitions had metadata: an empty log in its place would take them for nobody's."""
+    if loaded.end_offset == 0 and loaded.directory.exists():
+        names = (path.name for path in sorted(root.iterdir()) if path.name != LOG_DIRECTORY_NAME)
+        partition = next((name for name in names if PARTITION_DIRECTORY.fullmatch(name)), None)
+        if partition is not None:
+            raise MetadataError(f"the log is empty, but there are partitions such as {partition}")
 
 
 def _replay_batch(loaded: LoadedMetadata, batch: Batch) -> None:
@@ -161,9 +180,10 @@ def _first_offset(directory: Path) -> int | None:
     return segments[0][0] if segments else None
 
 
-def _batches(directory: Path, from_offset: int) -> Iterator[tuple[Batch, int]]:
+def _batches(directory: Path, from_offset: int, was_clean: bool) -> Iterator[tuple[Batch, int]]:
     """Whole batches in order, from the one that holds `from_offset` or ends right before it; a torn tail ends them."""
     segments = _segments(directory)
+    end_offset = 0
     for index, (_, path) in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1][0] < from_offset:
             continue
@@ -171,12 +191,28 @@ def _batches(directory: Path, from_offset: int) -> Iterator[tuple[Batch, int]]:
         position = _skip(path, data, from_offset)
         for end, batch in read_batches(data, position):
             yield batch, end - position
-            position = end
+            position, end_offset = end, batch.last_offset + 1
         if position == len(data):
             continue
         if index + 1 < len(segments):
             raise MetadataError(f"{path} is damaged at position {position}, long before its end")
-        log.warning("%s has a torn tail of %d bytes, which were never answered for", path, len(data) - position)
+        _refuse_damage(path, data, position, end_offset, was_clean)
+        log.warning(
+            "%s has a torn tail of %d bytes behind offset %d, which were never answered for",
+            path,
+            len(data) - position,
+            end_offset - 1,
+        )
+
+
+def _refuse_damage(path: Path, data: memoryview, position: int, end_offset: int, was_clean: bool) -> None:
+    """A tail that a crash has torn is the last thing that was written; after anything else, decisions would be lost."""
+    damage = f"{path} is damaged at position {position}, where offset {end_offset} should be"
+    if was_clean:
+        raise MetadataError(f"{damage}, although the node stopped cleanly")
+    found = find_batch(data, position + 1, end_offset)
+    if found is not None:
+        raise MetadataError(f"{damage}, and at position {found[0]} it goes on with offset {found[1]}")
 
 
 def _mapped(path: Path) -> memoryview:

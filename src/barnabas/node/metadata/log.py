@@ -50,10 +50,11 @@ class MetadataLog:
         config: MetadataLogConfig,
         flusher: Executor,
         clock: Callable[[], int],
-        *,
-        clean: bool = False,
     ) -> MetadataLog:
-        """The first writing to the directory: what a crash left half-done is removed, and a torn tail cut."""
+        """The first writing to the directory: what a crash left half-done is removed, and a torn tail cut.
+
+        Only the last segment can have one: the others were synced when they were left.
+        """
         directory = loaded.directory
         directory.mkdir(exist_ok=True)
         leftovers = (".checkpoint" + PARTIAL_SUFFIX, ".checkpoint" + DELETED_SUFFIX, ".checkpoint.tmp")
@@ -65,8 +66,8 @@ class MetadataLog:
             TOPIC,
             0,
             _log_config(config),
-            clean=clean,
-            recovery_point=0,
+            clean=loaded.was_clean,
+            recovery_point=loaded.last_segment + 1,
             log_start_offset=loaded.end_offset if loaded.log_is_behind_snapshot else 0,
             now_ms=clock(),
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -187,6 +188,33 @@ def unlink_all(paths: Iterable[str]) -> None:
             os.unlink(path)
         except FileNotFoundError:
             pass
+
+
+def write_back(fd: int, start: int, size: int, *, wait: bool = False) -> None:
+    """The kernel begins to write this part of a file to the disk, and on demand has done so when this returns.
+
+    Nothing is durable by it. But an fsync at the end has little left to do then, and until then the journal of the file
+    system, for which whoever appends to another file would have to wait, is left alone.
+    """
+    if _sync_file_range is None:
+        fdatasync(fd)
+    elif _sync_file_range(fd, start, size, WAIT_BEFORE | WRITE | WAIT_AFTER if wait else WRITE) != 0:
+        number = ctypes.get_errno()
+        if number not in NOT_KNOWN_HERE:
+            raise OSError(number, os.strerror(number))
+        fdatasync(fd)
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    call = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None) if sys.platform == "linux" else None
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
+
+
+WAIT_BEFORE, WRITE, WAIT_AFTER = 1, 2, 4
+NOT_KNOWN_HERE = (errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP)
+_sync_file_range = _find_sync_file_range()
 
 
 def can_sync_file_system() -> bool:

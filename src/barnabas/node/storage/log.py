@@ -1,7 +1,7 @@
 """A partition's log: batches in, batches out, offsets in between.
 
 Everything here is called on the event loop and touches the page cache only; what waits for a disk (fsync, removal of
-files) is handed to `Background`. Offsets: `log_start_offset` <= `recovery_point` and high watermark <=
+files) is handed to `Background`. Offsets: `log_start_offset`, `recovery_point` and high watermark are not above
 `log_end_offset`; what is below the recovery point survives a crash as it is, the rest is scanned after one.
 """
 
@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import Opening, admit
-from barnabas.node.storage.background import Abortable, Background, Foreground
-from barnabas.node.storage.files import FileHandles, FileRange, fsync_path
+from barnabas.node.storage.background import Background
+from barnabas.node.storage.doubt import DamagedSegment
+from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.index_rebuild import rebuild_indexes
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_cuts import ShrinkingLog
+from barnabas.node.storage.log_reads import ReadableLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
-from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
-from barnabas.node.storage.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
-from barnabas.node.storage.segments import Segments, first_record
-from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
+from barnabas.node.storage.segment import Placed, Segment, stamped
+from barnabas.node.storage.segments import Segments
 from barnabas.wire.batch import (
     CONTROL_FLAG,
     NO_TIMESTAMP,
     BatchHeader,
     iterate_batches,
     pack_batch,
-    read_header,
     set_timestamp,
     validate,
 )
@@ -40,8 +42,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
-
-SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
 
 class Appended(NamedTuple):
@@ -54,60 +54,7 @@ class Appended(NamedTuple):
     flush_due: bool = False  # `flush.messages` asks for a sync before the answer
 
 
-class PartitionLog:
-    def __init__(
-        self,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        *,
-        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        handles: FileHandles | None = None,
-        background: Background | None = None,
-    ) -> None:
-        """Use `open` or `create`."""
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.name = f"{topic}-{partition}"
-        self.topic_id: Uuid | None = None
-        self.background: Background = background or Foreground()
-        self.segments = Segments(handles or FileHandles(), directory)
-        self.epochs = LeaderEpochs()
-        self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
-        self.last_flush_ms = 0
-        self.offline = False
-        self.config = config
-        self._snapshots_to_sync: list[str] = []
-        self._directory_changed = False
-        self._flushing: list[FlushTask] = []
-        # Everything below is compacted, None if nothing was; and who compacts right now.
-        self.first_dirty_offset: int | None = None
-        self.cleaning: Abortable | None = None
-
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
-        self._limits = RollLimits(config.roll_bytes, config.roll_ms, config.segment_index_bytes)
-        for segment in self.segments:
-            segment.index_interval_bytes = config.index_interval_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        return self.segments.size_bytes
-
-    @property
-    def active_segment(self) -> Segment:
-        return self.segments.active
-
+class PartitionLog(ReadableLog, ShrinkingLog):
     # -- opening
 
     @classmethod
@@ -191,44 +138,50 @@ class PartitionLog:
         log.last_flush_ms = now_ms
         log.topic_id = read_partition_metadata(path)
         if not log._load(log_start_offset, now_ms, recovered):
-            logger.warning("%s: an index is missing or damaged and is written anew", log.name)
+            logger.warning("%s: its last segment is damaged or lacks an index, and is looked through", log.name)
             log._close_files()
             clean = False
             recovered = recovery.recover(job)
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
+        if log.log_end_offset < recovery_point:
+            end = log.log_end_offset
+            logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         if recovered is not None and recovered.cut:
             end, removed = log.log_end_offset, recovered.truncated_bytes
             logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
+        if recovered is not None and recovered.damage:
+            logger.error("%s: what is damaged below the recovery point is left: %s", log.name, recovered.damage)
         return log
-
-    def _start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:
-        self.segments.create(offset, self._config, now_ms, touch=touch)
-        self._directory_changed = True
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
-        self.producers.clear(offset)
-        self.producers.snapshot_offset = offset
 
     def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
         """False if the files need recovery after all."""
-        complete = self.segments.load(self._config, now_ms)
+        incomplete = self.segments.load(self._config, now_ms)
         if not len(self.segments):
             self._start_empty(log_start_offset, now_ms)
             return True
+        active = self.segments.active
+        for segment in self.segments:
+            if not segment.size and segment is not active and not self._config.compacted:
+                logger.error("%s: the segment at %d is empty, its records are gone", self.name, segment.base_offset)
+        for base_offset in incomplete:
+            if base_offset != active.base_offset:
+                logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
+                rebuild_indexes(self.directory, base_offset, self._config.index_interval_bytes)
+        if active.base_offset in incomplete:
+            return False
         try:
-            if not complete:
-                return False
-            self.log_end_offset = self.segments.active.load_end()
-        except OSError:
+            self.log_end_offset = active.load_end()
+        except (OSError, DamagedSegment):
             return False
         self.log_start_offset = max(log_start_offset, self.segments.first_offset)
         if recovered is None:
             self.epochs = LeaderEpochs.load(self.directory)
         else:
             self.epochs = LeaderEpochs(recovered.epochs)
-            self._learn_first_epochs()
             self.epochs.dirty = self._directory_changed = True
+        self._learn_first_epochs()
         if self.log_end_offset < self.log_start_offset:
             self._remove(self.segments.clear())
             self.epochs.clear()
@@ -240,7 +193,8 @@ class PartitionLog:
         return True
 
     def _learn_first_epochs(self) -> None:
-        """The start may have fallen back behind what the checkpoint of epochs knows: the batches there know theirs."""
+        """The start may have fallen back behind what the checkpoint of epochs knows, or the checkpoint may be gone: the
+        batches there know theirs."""
         entries = self.epochs.entries()
         known_from = entries[0][1] if entries else self.log_end_offset
         if known_from <= self.log_start_offset:
@@ -255,20 +209,7 @@ class PartitionLog:
         for epoch, offset in entries:
             found.assign(epoch, offset)
         self.epochs = found
-
-    def _load_producers(self, now_ms: int) -> None:
-        """A snapshot, and the batches behind it: none after a clean stop or a recovery.
-
-        Snapshots from behind the end tell of batches that are gone.
-        """
-        self.producers.remove_snapshots(after=self.log_end_offset)
-        self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
-        known = self.producers.map_end_offset
-        for batch in self.segments.iterate(known, self.log_end_offset):
-            header = read_header(batch)
-            if header.producer_id >= 0 and header.last_offset >= known:
-                self.producers.update(header, batch, 0)
-        self.producers.map_end_offset = self.log_end_offset
+        self.epochs.dirty = True
 
     # -- appending
 
@@ -415,208 +356,6 @@ class PartitionLog:
         """A leader's time begins at the end of the log."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
-    # -- reading
-
-    def read(
-        self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, min_one_batch: bool = True
-    ) -> bytes:
-        """Whole batches below the upper bound, from the one that holds `offset` on; empty if there is none yet."""
-        end = self._readable_end(offset, upper_bound_offset)
-        try:
-            return self.segments.read(offset, max_bytes, end, min_one_batch) if offset < end else b""
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def fetch(
-        self, offset: int, max_bytes: int, *, upper_bound_offset: int, min_one_batch: bool, eager_bytes: int
-    ) -> bytes | FileRange:
-        """As `read`, but more than `eager_bytes` are left in the file until they are sent."""
-        end = self._readable_end(offset, upper_bound_offset)
-        try:
-            found = self.segments.find(offset, max_bytes, end, min_one_batch) if offset < end else None
-            if found is None:
-                return b""
-            segment, start, stop = found
-            return segment.read(start, stop) if stop - start <= eager_bytes else FileRange(segment.file, start, stop)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _readable_end(self, offset: int, upper_bound_offset: int | None) -> int:
-        end = self.log_end_offset
-        if offset < self.log_start_offset or offset > end:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.name}, "
-                f"but we only have log segments in the range {self.log_start_offset} to {end}.",
-            )
-        return end if upper_bound_offset is None else min(end, upper_bound_offset)
-
-    def iterate(self, offset: int | None = None) -> Iterator[memoryview]:
-        """Batch by batch from `offset` (or the start) to the end as it is now."""
-        return self.segments.iterate(self.log_start_offset if offset is None else offset, self.log_end_offset)
-
-    def batch_for_timestamp(self, timestamp: int, from_offset: int = 0) -> memoryview | None:
-        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`."""
-        try:
-            return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not earlier than `timestamp`."""
-        from_offset = self.log_start_offset
-        while (batch := self.batch_for_timestamp(timestamp, from_offset)) is not None:
-            found = first_record(batch, timestamp, self.log_start_offset)
-            if found is not None:
-                return found
-            from_offset = read_header(batch).last_offset + 1
-        return None
-
-    def earliest(self) -> TimestampOffset:
-        entries = self.epochs.entries()
-        known = entries and entries[0][1] <= self.log_start_offset
-        return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entries[0][0] if known else -1)
-
-    def latest(self) -> TimestampOffset:
-        return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
-
-    def batch_of_max_timestamp(self) -> memoryview | None:
-        try:
-            return self.segments.batch_of_max_timestamp()
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp, None in an empty log."""
-        batch = self.batch_of_max_timestamp()
-        return None if batch is None else first_record(batch, read_header(batch).max_timestamp, 0)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where nothing is undecided."""
-        self.producers.high_watermark_moved(high_watermark)
-        first = self.producers.first_unstable_offset()
-        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
-
-    def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        return self.segments.aborted_transactions(first_offset, upper_bound_offset)
-
-    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """Those to which records may belong that a read of `size` bytes has found."""
-        try:
-            return self.segments.aborted_in_read(offset, size, upper_bound_offset)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def active_producers(self) -> list[ActiveProducer]:
-        return list(self.producers.active())
-
-    # -- cutting
-
-    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
-        """Keep what is below `offset`; False if there was nothing behind it. On the loop use `LogDirs.truncate`."""
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
-            return False
-        self._abort_cleaning()
-        if offset < self.segments.first_offset:
-            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
-            return True
-        try:
-            self._remove_for_good(self.segments.remove_behind(offset))
-            self.segments.active.truncate_to(offset, now_ms)
-            self._end_at(offset)
-            self.epochs.truncate_from_end(offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._load_producers(now_ms)
-        except OSError as error:
-            raise self._failed(error) from error
-        return True
-
-    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0, log_start_offset: int | None = None) -> None:
-        """Forget everything and continue at `offset`."""
-        self._abort_cleaning()
-        try:
-            self._remove_for_good(self.segments.clear())
-            self.epochs.clear()
-            self.producers.remove_snapshots(after=-1)
-            self._end_at(offset)
-            self._start_empty(offset, now_ms)
-        except OSError as error:
-            raise self._failed(error) from error
-        if log_start_offset is not None:
-            self.log_start_offset = log_start_offset
-
-    def _end_at(self, offset: int) -> None:
-        self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        if self.first_dirty_offset is not None:
-            self.first_dirty_offset = min(self.first_dirty_offset, offset)
-        for task in self._flushing:
-            task.end_offset = min(task.end_offset, offset)
-
-    def advance_log_start_offset(self, offset: int, *, delete_max: int = SEGMENTS_AT_ONCE) -> bool:
-        """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
-        retention. False if it already was so."""
-        if offset > self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.name} "
-                f"since it is larger than the log end offset {self.log_end_offset}",
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
-        self.epochs.truncate_from_start(offset)
-        self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
-        return True
-
-    def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
-        """Delete segments from the start while `removable(segment, next segment)` holds; how many there were."""
-        try:
-            removed = self.segments.remove_from_start(removable, limit)
-            if removed:
-                self._abort_cleaning()
-                self._remove(removed)
-                first = self.segments.first_offset
-                if len(removed) == limit:  # the last of several rounds looks for all of them in the directory
-                    self.producers.remove_snapshots_at(segment.base_offset for segment in removed)
-                else:
-                    self.producers.remove_snapshots(before=first)
-                if first > self.log_start_offset:
-                    self.log_start_offset = first
-                    self.epochs.truncate_from_start(first)
-        except OSError as error:
-            raise self._failed(error) from error
-        return len(removed)
-
-    def _remove(self, segments: list[Segment]) -> None:
-        paths = [path for segment in segments for path in segment.mark_deleted()]
-        if paths:
-            self._directory_changed = True
-            self.background.delete_later(paths, self._config.file_delete_delay_ms)
-
-    def _remove_for_good(self, segments: list[Segment]) -> None:
-        """The end of the log, the last first, and before anything is written: after a crash they must not come back."""
-        if segments:
-            self._remove(segments[::-1])
-            fsync_path(self.directory)
-
-    def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Compaction has made one of several; their files are removed later, so who reads them may finish."""
-        self.segments.replace(old, new)
-        self._remove(old)
-        self.producers.remove_snapshots_at(segment.base_offset for segment in old[1:])
-
-    def _abort_cleaning(self) -> None:
-        if self.cleaning is not None:
-            self.cleaning.abort()
-
     # -- flushing and closing
 
     def prepare_flush(self, *, closing: bool = False) -> FlushTask:
@@ -698,15 +437,3 @@ class PartitionLog:
             segment.relocate(directory)
         self._snapshots_to_sync = [f"{directory}/{os.path.basename(path)}" for path in self._snapshots_to_sync]
         self._directory_changed = True
-
-    # -- failures
-
-    def _failed(self, error: OSError) -> KafkaError:
-        """An I/O error takes the whole directory offline: what the disk holds is no longer known."""
-        if not self.offline:
-            self.offline = True
-            self.background.failed(error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} in {os.path.dirname(self.directory)}: {error}")
-
-    def _offline_error(self) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline")

@@ -83,19 +83,34 @@ class OnDisk(NamedTuple):
 
 class LogDir:
     def __init__(
-        self, path: str, *, handles: FileHandles, on_failure: Callable[[LogDir, OSError], None] | None = None
+        self,
+        path: str,
+        *,
+        handles: FileHandles,
+        on_failure: Callable[[LogDir, OSError], None] | None = None,
+        unusable: OSError | None = None,
     ) -> None:
-        """Makes the directory if need be and takes its lock; raises `DirectoryLocked`, `BadMetaProperties`, OSError."""
+        """Makes the directory if need be and takes its lock; raises `DirectoryLocked`, `BadMetaProperties`, OSError.
+
+        One that is known to be `unusable` is offline from the beginning, and nothing of it is touched.
+        """
         self.path = os.path.abspath(path)
         self.handles = handles
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
-        self.offline: OSError | None = None
+        self.offline = unusable
+        self.meta: MetaProperties | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
         self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
         self._on_failure = on_failure
         self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self._lock: DirectoryLock | None = None
+        if unusable is None:
+            self._take()
+        self.flusher = Flusher(os.path.basename(self.path), self.failed)
+
+    def _take(self) -> None:
         make_directories(self.path)
         self._lock = DirectoryLock(self.path)
         try:
@@ -103,7 +118,6 @@ class LogDir:
         except BaseException:
             self._lock.release()
             raise
-        self.flusher = Flusher(os.path.basename(self.path), self.failed)
 
     @property
     def directory_id(self) -> Uuid | None:
@@ -158,7 +172,7 @@ class LogDir:
         """Learn how the last owner stopped, and forget it on the disk: from now on a crash is an unclean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", errors="replace") as file:
                 text = file.read()
         except FileNotFoundError:
             return
@@ -298,7 +312,8 @@ class LogDir:
 
     def release(self) -> None:
         self.flusher.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     async def _close_cleanly(self, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None) -> None:
         logs = self.all_logs()

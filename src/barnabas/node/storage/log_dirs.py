@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import os
 import shutil
-import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from barnabas.node.storage import recovery
-from barnabas.node.storage.checkpoints import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    TopicPartition,
-)
+from barnabas.node.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT, TopicPartition
 from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.loading import Loading, WrongDirectory
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_dir import FUTURE_SUFFIX, LogDir, NewPartition, OnDisk, make_directory, out_of_the_way
+from barnabas.node.storage.log_dir import FUTURE_SUFFIX, LogDir, NewPartition, make_directory, out_of_the_way
 from barnabas.node.storage.meta_properties import MetaProperties
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
-INLINE_SCAN_BYTES = 64 * 1024 * 1024
-RECOVERY_CHILDREN_MAX = 4
+logger = logging.getLogger("barnabas.storage")
+
 PREFERRED_MAX = 10_000
-CHILD_LINE_BYTES = 16 * 1024 * 1024
-
-
-class WrongDirectory(Exception):
-    """The directories do not belong together, or to this node."""
 
 
 class LogDirs:
@@ -45,18 +33,30 @@ class LogDirs:
         max_open_files: int = 512,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
-        """Takes the locks: raises `DirectoryLocked`, `BadMetaProperties` or OSError, and then holds none."""
+        """Takes the locks: raises `DirectoryLocked` or `BadMetaProperties`, and then holds none.
+
+        A directory that cannot be used is offline; an OSError if none can.
+        """
         self.handles = FileHandles(max_open_files)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.dirs: list[LogDir] = []
         self.preferred: dict[TopicPartition, LogDir] = {}
         try:
             for path in paths:
-                self.dirs.append(LogDir(os.fspath(path), handles=self.handles, on_failure=on_failure))
+                self.dirs.append(self._take(os.fspath(path), on_failure))
+            if not self.online and self.dirs:
+                raise self.dirs[0].offline or OSError("no directory")
         except BaseException:
             for each in self.dirs:
                 each.release()
             raise
+
+    def _take(self, path: str, on_failure: Callable[[LogDir, OSError], None] | None) -> LogDir:
+        try:
+            return LogDir(path, handles=self.handles, on_failure=on_failure)
+        except OSError as error:
+            logger.error("The log directory %s cannot be used and is offline: %s", path, error)
+            return LogDir(path, handles=self.handles, on_failure=on_failure, unusable=error)
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return (log for each in self.dirs for log in each.logs.values())
@@ -105,7 +105,7 @@ class LogDirs:
         if meta is not None and meta.node_id != node_id:
             raise WrongDirectory(f"{self.dirs[0].path} belongs to node {meta.node_id}, not to node {node_id}")
         for slot, each in enumerate(self.dirs):
-            if each.meta is None:
+            if each.meta is None and each.offline is None:
                 given = first_directory_id if slot == 0 else None
                 each.write_meta(MetaProperties(cluster_id, node_id, given or Uuid.random()))
 
@@ -113,8 +113,11 @@ class LogDirs:
 
     def begin(self) -> None:
         """Read and remove the marks of a clean stop; `was_clean` and `previous_broker_epoch` of each dir are known."""
-        for each in self.dirs:
-            each.begin()
+        for each in self.online:
+            try:
+                each.begin()
+            except OSError as error:
+                each.failed(error)
 
     async def load(
         self,
@@ -122,88 +125,20 @@ class LogDirs:
         *,
         now_ms: int,
         home_of: Callable[[str, int], Uuid | None] = lambda topic, partition: None,
+        recovery_children_per_dir: int = 2,
     ) -> None:
         """Open every partition on disk, scanning those that were not closed cleanly; `config_for` takes a topic.
 
         `home_of` knows the directory of a partition, should there be two of them: a move that was cut short.
         """
-        left_inline = INLINE_SCAN_BYTES
-        for each in self.online:
-            recovery_points = each.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-            each.checkpointed = recovery_points
-            # Without it nobody knows whether compaction was at work there.
-            knows_points = each.has_checkpoint(RECOVERY_POINT_CHECKPOINT)
-            log_starts = each.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-            jobs: dict[OnDisk, recovery.Job] = {}
-            big: dict[OnDisk, recovery.Job] = {}
-            try:
-                for found in list(each.partition_directories()):
-                    if not found.is_future and not self._is_only_one(found, each, home_of(*found.key)):
-                        continue
-                    job = recovery.Job(
-                        directory=f"{each.path}/{found.name}",
-                        recovery_point=recovery_points.get(found.key, 0),
-                        log_start_offset=log_starts.get(found.key, 0),
-                        index_interval_bytes=config_for(found.topic).index_interval_bytes,
-                        now_ms=now_ms,
-                        producer_id_expiration_ms=self.producer_id_expiration_ms,
-                        continuous=knows_points and not config_for(found.topic).compacted,
-                    )
-                    jobs[found] = job
-                    if not each.was_clean:
-                        size = recovery.bytes_to_scan(job)
-                        if size > left_inline:
-                            big[found] = job
-                        else:
-                            left_inline -= size
-                recovered = await recover_in_children(big) if big else {}
-                for found, job in jobs.items():
-                    logs = each.future_logs if found.is_future else each.logs
-                    log = self._open(each, found, job, config_for(found.topic), recovered.get(found))
-                    logs[found.key] = log
-                    if not knows_points:
-                        each.flush_later(log)
-            except OSError as error:
-                each.failed(error)
-            except KafkaError as error:
-                each.failed(OSError(str(error)))
-
-    def _open(
-        self,
-        directory: LogDir,
-        found: OnDisk,
-        job: recovery.Job,
-        config: LogConfig,
-        recovered: recovery.Recovered | None,
-    ) -> PartitionLog:
-        return PartitionLog.open(
-            job.directory,
-            *found.key,
-            config,
-            clean=directory.was_clean,
-            recovery_point=job.recovery_point,
-            log_start_offset=job.log_start_offset,
-            now_ms=job.now_ms,
+        loading = Loading(
+            config_for,
+            home_of,
+            now_ms=now_ms,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
-            handles=self.handles,
-            background=directory,
-            recovered=recovered,
-            continuous=job.continuous,
+            children_per_dir=recovery_children_per_dir,
         )
-
-    def _is_only_one(self, found: OnDisk, directory: LogDir, home: Uuid | None) -> bool:
-        """Of two the one at home counts, and the other is set aside."""
-        for other in self.dirs:
-            if other is directory or found.key not in other.logs:
-                continue
-            if home is not None and home == directory.directory_id:
-                other.set_aside(other.logs[found.key])
-            elif home is not None and home == other.directory_id:
-                directory.set_aside_unopened(found)
-                return False
-            else:
-                raise WrongDirectory(f"{found.name} is in both {other.path} and {directory.path}")
-        return True
+        await loading.run(self.online)
 
     # -- partitions
 
@@ -302,11 +237,13 @@ class LogDirs:
     async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
         """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
 
-        A recovery point above the end would spare what is appended next from being looked at after a crash.
+        The cut is on the disk then: otherwise a crash might undo it and keep what was appended behind it. So is the
+        recovery point: one above the end would spare what is appended next from being looked at.
         """
         if not log.truncate_to(offset, now_ms=now_ms):
             return False
         directory = self.dir_of(log)
+        await directory.sync(log)
         try:
             await directory.write_checkpoints()
         except OSError as error:
@@ -347,46 +284,3 @@ class LogDirs:
     ) -> None:
         for each in self.dirs:
             await each.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)
-
-
-async def recover_in_children(jobs: Mapping[OnDisk, recovery.Job]) -> dict[OnDisk, recovery.Recovered]:
-    """Scan much data without holding up the loop: processes, because a busy thread would."""
-    waiting = deque(sorted(jobs.items(), key=lambda item: item[0]))
-    recovered: dict[OnDisk, recovery.Recovered] = {}
-    children = max(1, min(len(jobs), RECOVERY_CHILDREN_MAX, (os.cpu_count() or 2) - 1))
-    await asyncio.gather(*(recover_in_child(waiting, recovered) for _ in range(children)))
-    return recovered
-
-
-async def recover_in_child(
-    waiting: deque[tuple[OnDisk, recovery.Job]], recovered: dict[OnDisk, recovery.Recovered]
-) -> None:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # nothing in the current directory is to be taken for a module
-        "-m",
-        recovery.__name__,
-        str(os.getpid()),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=CHILD_LINE_BYTES,
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    try:
-        while waiting:
-            key, job = waiting.popleft()
-            child.stdin.write(json.dumps(job).encode() + b"\n")
-            await child.stdin.drain()
-            line = await child.stdout.readline()
-            if not line:
-                raise OSError(f"the recovery of {job.directory} ended early")
-            end_offset, scanned, truncated, epochs, cut = json.loads(line)
-            entries = [(epoch, offset) for epoch, offset in epochs]
-            recovered[key] = recovery.Recovered(end_offset, scanned, truncated, entries, cut)
-        child.stdin.close()
-        await child.wait()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()

@@ -17,22 +17,23 @@ class OffsetIndex(SparseIndex):
     def is_full(self, max_bytes: int) -> bool:
         return self.entries >= max_bytes // self.entry.size
 
-    def position_for_offset(self, offset: int) -> int:
-        """Where a walk that looks for `offset` may begin."""
-        slot = self.last_slot(0, offset - self.base_offset)
-        return self.row(slot)[1] if slot >= 0 else 0
+    def entry_for_offset(self, offset: int) -> tuple[int, int]:
+        """Where a walk that looks for `offset` may begin: the last offset of a batch, and its position."""
+        return self._entry(self.last_slot(0, offset - self.base_offset))
 
-    def position_before(self, position: int) -> int:
-        """The greatest indexed position that is not above `position`."""
-        slot = self.last_slot(1, position)
-        return self.row(slot)[1] if slot >= 0 else 0
+    def entry_before(self, position: int) -> tuple[int, int]:
+        """The entry with the greatest position that is not above `position`."""
+        return self._entry(self.last_slot(1, position))
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        if slot < 0:
+            return self.base_offset, 0
+        offset, position = self.row(slot)
+        return self.base_offset + offset, position
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry, the segment's beginning if there is none."""
-        if not self.entries:
-            return self.base_offset, 0
-        offset, position = self.row(self.entries - 1)
-        return self.base_offset + offset, position
+        return self._entry(self.entries - 1)
 
     def truncate_to(self, offset: int) -> None:
         """Keep entries of batches whose last offset is below `offset`."""

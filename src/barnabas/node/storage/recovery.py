@@ -1,14 +1,16 @@
 """After an unclean stop: what the files hold is found out, and put in order.
 
 From the segment of the recovery point on every batch is read and its checksum verified; at the first bad one the log
-ends. It also ends before a segment that does not begin where the one before it ends: the disk may have lost the end of
-that one and not the next, and a hole is worse than a shorter log. (Compaction makes holes, so where there may have been
-one, `continuous` is not set.) What is behind the end is removed for good before anything else is written, or it might
+ends, unless it lies below the recovery point: that was on the disk once, the damage is of another kind, and nothing
+behind it is given up for it (`doubt` keeps it from being read). The log also ends before a segment that does not begin
+where the one before it ends: the disk may have lost the end of that one and not the next, and a hole is worse than a
+shorter log. (Compaction makes holes, so where there may have been one, `continuous` is not set.)
+What is behind the end is removed for good before anything else is written, or it might
 come back after the next crash and follow on batches it does not belong to.
 
 Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to files,
-so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, jobs in and
-results out as lines of JSON).
+so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, some jobs
+in and their results out as a line of JSON each).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from barnabas.node.storage.files import (
 )
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.offset_index import OffsetIndex
-from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState, read_marker
 from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.node.storage.txn_index import TransactionIndex
 from barnabas.wire.batch import FIXED_LENGTH_BYTES, HEADER_BYTES, MAGIC, BatchHeader, batch_crc, read_header
@@ -58,7 +60,7 @@ class Job(NamedTuple):
     index_interval_bytes: int
     now_ms: int
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    continuous: bool = False  # above the recovery point each segment begins where the one before it ends
+    continuous: bool = False  # above the recovery point each batch and segment begins where the one before it ends
 
 
 class Recovered(NamedTuple):
@@ -67,6 +69,7 @@ class Recovered(NamedTuple):
     truncated_bytes: int
     epochs: list[tuple[int, int]]
     cut: str = ""  # why the log ends there, if something was removed
+    damage: str = ""  # what is damaged and was left as it is
 
 
 def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -82,9 +85,10 @@ def tidy(directory: str) -> None:
     leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))]
     if not leftovers:
         return
-    cleaned = [offset_of(name) or 0 for name in leftovers if name.endswith(CLEANED_SUFFIX)]
+    cleaned = {offset_of(name) for name in leftovers if name.endswith(CLEANED_SUFFIX)}
     swaps = [name for name in leftovers if name.endswith(SWAP_SUFFIX)]
-    unfinished = [name for name in swaps if cleaned and (offset_of(name) or 0) >= min(cleaned)]
+    # As long as one of its files is still `.cleaned`, nothing was taken away for the sake of a new segment.
+    unfinished = [name for name in swaps if offset_of(name) in cleaned]
     gone = [name for name in leftovers if name not in swaps and not name.endswith(CHECKPOINT_DELETED_SUFFIX)]
     unlink_all(f"{directory}/{name}" for name in gone + unfinished)
     swaps = [name for name in swaps if name not in unfinished]
@@ -93,12 +97,15 @@ def tidy(directory: str) -> None:
 
 
 def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
-    """The replaced segments are gone for good before the new one has its name: both together would be no log."""
+    """The replaced segments are gone for good before the new one has its name: both together would be no log.
+
+    There may be several new ones. What lies between them, none of them replaces.
+    """
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
-        first = min(offset_of(name) or 0 for name in logs)
-        end = max(first + 1, *(next_offset_in(directory, name) for name in logs))
-        replaced = [name for name in names if name.endswith(SEGMENT_SUFFIXES) and first <= (offset_of(name) or 0) < end]
+        spans = [(first := offset_of(name) or 0, max(first + 1, next_offset_in(directory, name))) for name in logs]
+        segment_files = [(offset_of(name) or 0, name) for name in names if name.endswith(SEGMENT_SUFFIXES)]
+        replaced = [name for at, name in segment_files if any(start <= at < end for start, end in spans)]
         unlink_all(f"{directory}/{name}" for name in replaced)
         fsync_path(directory)
     for name in swaps:
@@ -155,7 +162,7 @@ class Scanner:
         self.end_offset = 0
         self.scanned_bytes = 0
         self.truncated_bytes = 0
-        self.cut = ""
+        self.cut = self.damage = ""
 
     def file(self, base_offset: int, suffix: str) -> PooledFile:
         return PooledFile(self.handles, self.job.directory, offset_name(base_offset, suffix))
@@ -176,13 +183,32 @@ class Scanner:
 
     def follows(self, base_offset: int) -> bool:
         """Whether a segment may come next."""
-        if base_offset == self.end_offset or (base_offset > self.end_offset and not self.job.continuous):
+        leaps = base_offset > self.end_offset and (not self.job.continuous or base_offset <= self.job.recovery_point)
+        if base_offset == self.end_offset or leaps:
             return True
         self.cut = f"the segment at {base_offset} does not follow on offset {self.end_offset}"
         return False
 
-    def segment(self, base_offset: int, *, sync: bool = False) -> bool:
-        """Scan one segment and write its indexes, on demand to the disk; False if it had to be cut."""
+    def _problem(self, base_offset: int, header: BatchHeader, view: memoryview, at: int) -> str:
+        """Why a batch cannot come next in a segment, "" if it can."""
+        try:
+            ensure_valid(view, at, header)
+        except KafkaError as error:
+            return error.message
+        in_order = self.end_offset <= header.base_offset <= header.last_offset <= base_offset + RELATIVE_OFFSET_MAX
+        broken = self.job.continuous and header.base_offset > self.end_offset >= self.job.recovery_point
+        if header.is_control and header.producer_id >= 0:
+            try:
+                read_marker(view, at)
+            except KafkaError as error:
+                return error.message
+        return "" if in_order and not broken else f"offset {header.base_offset} comes after {self.end_offset - 1}"
+
+    def segment(self, base_offset: int, *, below: bool = False) -> bool:
+        """Scan one segment and write its indexes; False if it had to be cut.
+
+        One that is wholly `below` the recovery point is not cut, and its indexes are synced, since no flush will do it.
+        """
         log = self.file(base_offset, LOG_SUFFIX)
         size, fd = log.size(), log.fileno()
         offsets = OffsetIndex(self.file(base_offset, INDEX_SUFFIX), base_offset, new=True)
@@ -195,37 +221,39 @@ class Scanner:
         self.end_offset = max(self.end_offset, base_offset)
         valid = indexed = 0
         max_timestamp, max_at = NO_TIMESTAMP, base_offset
-        try:
-            for header, position, view, at in scan(fd, size):
-                ensure_valid(view, at, header)
-                last_offset = header.last_offset
-                if not self.end_offset <= header.base_offset <= last_offset <= base_offset + RELATIVE_OFFSET_MAX:
-                    self.cut = f"offset {header.base_offset} comes after {self.end_offset - 1}"
+        why = "no whole record batch follows"
+        for header, position, view, at in scan(fd, size):
+            problem = self._problem(base_offset, header, view, at)
+            if problem:
+                if max(header.base_offset, self.end_offset) >= self.job.recovery_point:
+                    why = problem
                     break
-                if header.max_timestamp > max_timestamp:
-                    max_timestamp, max_at = header.max_timestamp, last_offset
-                if position - indexed > self.job.index_interval_bytes:
-                    offsets.append(last_offset, position)
-                    times.maybe_append(max_timestamp, max_at)
-                    indexed = position
-                if header.leader_epoch > self.epochs.latest:
-                    self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0:
-                    aborted = self.producers.update(header, view, at)
-                    if aborted is not None:
-                        transactions.append(aborted)
-                self.end_offset = last_offset + 1
+                self.damage = f"{log.name} is damaged at position {position}: {problem}"
                 valid = position + header.size
-        except KafkaError as error:
-            self.cut = error.message  # the first bad batch: the log ends before it
+                continue
+            last_offset = header.last_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, max_at = header.max_timestamp, last_offset
+            if position - indexed > self.job.index_interval_bytes:
+                offsets.append(last_offset, position)
+                times.maybe_append(max_timestamp, max_at)
+                indexed = position
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0 and (aborted := self.producers.update(header, view, at)) is not None:
+                transactions.append(aborted)
+            self.end_offset = last_offset + 1
+            valid = position + header.size
         times.maybe_append(max_timestamp, max_at)
         offsets.write(trim=True)
         times.write(trim=True)
-        if valid < size:
-            why = self.cut or "no whole record batch follows"
+        if valid < size and below:
+            self.damage = f"{log.name} is damaged at position {valid}: {why}"
+            valid = size
+        elif valid < size:
             self.cut = f"{log.name} has {size} bytes and is cut at {valid}: {why}"
             os.ftruncate(log.fileno(), valid)
-        if sync:
+        if below:
             for file in (offsets.file, times.file, *((transactions.file,) if transactions.exists else ())):
                 os.fsync(file.fileno())
         for file in (log, offsets.file, times.file, transactions.file):
@@ -244,7 +272,7 @@ def recover(job: Job) -> Recovered:
     scanner = Scanner(job)
     if not bases:
         return Recovered(job.log_start_offset, 0, 0, [])
-    start = first_to_scan(job, names, bases)
+    start = first_to_scan(job, bases)
     scanner.load_producers(bases, start)
     scanner.epochs.truncate_from_end(bases[start])  # from there on the batches say it themselves
     for slot, base_offset in enumerate(bases[start:], start):
@@ -254,9 +282,8 @@ def recover(job: Job) -> Recovered:
                 break
             scanner.producers.map_end_offset = base_offset
             scanner.producers.take_snapshot()
-        # What lies below the recovery point no flush will bring to the disk.
         below = slot + 1 < len(bases) and bases[slot + 1] <= job.recovery_point
-        if not scanner.segment(base_offset, sync=below):
+        if not scanner.segment(base_offset, below=below):
             scanner.truncated_bytes += remove_segments(job.directory, bases[slot + 1 :])
             break
     end_offset = scanner.end_offset
@@ -265,7 +292,8 @@ def recover(job: Job) -> Recovered:
         scanner.producers.take_snapshot()
     scanner.epochs.truncate_from_end(end_offset)
     epochs = scanner.epochs.entries()
-    return Recovered(end_offset, scanner.scanned_bytes, scanner.truncated_bytes, epochs, scanner.cut)
+    scanned, truncated = scanner.scanned_bytes, scanner.truncated_bytes
+    return Recovered(end_offset, scanned, truncated, epochs, scanner.cut, scanner.damage)
 
 
 def remove_segments(directory: str, bases: list[int]) -> int:
@@ -285,14 +313,9 @@ def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
     unlink_all(f"{directory}/{name}" for name in sorted(indexes) if offset_of(name) not in bases)
 
 
-def first_to_scan(job: Job, names: set[str], bases: list[int]) -> int:
-    """The segment in which the last flush ended, whose indexes it left out, or an earlier one that lacks an index."""
-    start = max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
-    for slot in range(start):
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if offset_name(bases[slot], suffix) not in names:
-                return slot
-    return start
+def first_to_scan(job: Job, bases: list[int]) -> int:
+    """The segment in which the last flush ended, whose indexes it left out."""
+    return max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
 
 
 def bytes_to_scan(job: Job) -> int:
@@ -302,7 +325,7 @@ def bytes_to_scan(job: Job) -> int:
         return 0
     return sum(
         os.stat(f"{job.directory}/{offset_name(base, LOG_SUFFIX)}").st_size
-        for base in bases[first_to_scan(job, names, bases) :]
+        for base in bases[first_to_scan(job, bases) :]
     )
 
 
@@ -317,9 +340,14 @@ def die_with_parent(parent: int) -> None:
 def main() -> None:
     die_with_parent(int(sys.argv[1]))
     for line in sys.stdin:
-        job = Job(*json.loads(line))
-        tidy(job.directory)
-        sys.stdout.write(json.dumps(recover(job)) + "\n")
+        jobs = [Job(*fields) for fields in json.loads(line)]
+        try:
+            for job in jobs:
+                tidy(job.directory)
+            found = [recover(job) for job in jobs]
+        except OSError as error:
+            sys.exit(f"A log cannot be recovered: {error}")
+        sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from barnabas.node.storage.log import SEGMENTS_AT_ONCE, PartitionLog
+from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.log_cuts import SEGMENTS_AT_ONCE
 from barnabas.node.storage.segment import Segment
 
 Due = Callable[[Segment], bool]

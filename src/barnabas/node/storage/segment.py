@@ -2,17 +2,23 @@
 
 A position is found without a list of all batches: near the end by a ring of the last ones, elsewhere by the sparse
 offset index and a short walk over batch headers. `position_of` and `boundary_before` are all that reading needs.
+
+What an index says of a segment that was found on the disk is compared with the batch it points to; an index that is
+wrong is written anew.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import NamedTuple
 
+from barnabas.node.storage.doubt import DamagedSegment, Doubt
 from barnabas.node.storage.files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -23,6 +29,7 @@ from barnabas.node.storage.files import (
     PooledFile,
     offset_name,
 )
+from barnabas.node.storage.index_rebuild import rebuild_indexes
 from barnabas.node.storage.offset_index import OffsetIndex
 from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.node.storage.txn_index import TransactionIndex
@@ -31,12 +38,15 @@ from barnabas.wire.batch import (
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
     SPAN,
     STAMP,
     STAMP_BYTES,
     BatchHeader,
     read_header,
 )
+
+logger = logging.getLogger("barnabas.storage")
 
 RING_BATCHES = 256
 WALK_BYTES = 16 * 1024
@@ -60,6 +70,7 @@ class TimestampOffset(NamedTuple):
 class Segment:
     __slots__ = (
         "_bytes_since_index",
+        "_indexes_are_new",
         "_max_timestamp",
         "_offset_index",
         "_offset_of_max_timestamp",
@@ -69,8 +80,10 @@ class Segment:
         "_rolling_timestamp",
         "_suffix",
         "_time_index",
+        "_transactions_are_checked",
         "base_offset",
         "created_ms",
+        "doubt",
         "file",
         "handles",
         "index_interval_bytes",
@@ -104,6 +117,8 @@ class Segment:
         self.roll_jitter_ms = roll_jitter_ms
         self.preallocated = False
         new = size is None
+        self.doubt = None if new else Doubt(self.size)
+        self._indexes_are_new = self._transactions_are_checked = new
         self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), base_offset, new=True) if new else None
         self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), base_offset, new=True) if new else None
         self.transactions = TransactionIndex(self._beside(TXN_INDEX_SUFFIX), exists=has_txn_index)
@@ -134,7 +149,7 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         if self._max_timestamp == NOT_LOADED:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
+            self._max_timestamp, self._offset_of_max_timestamp = self._time_entry(TimeIndex.last)
         return self._max_timestamp
 
     @property
@@ -157,7 +172,8 @@ class Segment:
         try:
             written = os.pwrite(fd, parts[0], start) if len(parts) == 1 else os.pwritev(fd, parts, start)
             if written != size:
-                raise ShortWrite(f"{written} of {size} bytes written to {self.file.path}")
+                why = f"{os.strerror(errno.ENOSPC)}, only {written} of {size} bytes were written"
+                raise ShortWrite(errno.ENOSPC, why, self.file.path)
         except OSError:
             os.ftruncate(fd, start)
             raise
@@ -203,7 +219,7 @@ class Segment:
             while len(chunk) - at >= HEADER_BYTES:
                 header = read_header(chunk, at)
                 if header.batch_length < FIXED_LENGTH_BYTES:
-                    raise OSError(f"no record batch at position {position} of {self.file.path}")
+                    raise self._damaged(position)
                 yield position, header
                 at += header.size
                 position += header.size
@@ -215,7 +231,7 @@ class Segment:
         if offset >= self._ring_floor:
             slot = bisect_left(self._ring_last_offsets, offset)
             return self._ring_positions[slot] if slot < len(self._ring_positions) else self.size
-        position = self.offset_index.position_for_offset(offset)
+        position = self._indexed(lambda index: index.entry_for_offset(offset))
         unpack = HEADER.unpack_from
         while self.size - position >= HEADER_BYTES:
             chunk = os.pread(self.file.fileno(), WALK_BYTES, position)
@@ -225,10 +241,10 @@ class Segment:
                 if base_offset + last_offset_delta >= offset:
                     return position + at
                 if length < FIXED_LENGTH_BYTES:
-                    raise OSError(f"no record batch at position {position + at} of {self.file.path}")
+                    raise self._damaged(position + at)
                 at += length + LOG_OVERHEAD_BYTES
             if not at:
-                raise OSError(f"{self.file.path} ends before position {position}")
+                raise self._damaged(position)
             position += at
         return self.size
 
@@ -239,7 +255,7 @@ class Segment:
         ring = self._ring_positions
         if ring and limit >= ring[0]:
             return ring[bisect_right(ring, limit) - 1]
-        position = max(self.offset_index.position_before(limit), floor)
+        position = max(self._indexed(lambda index: index.entry_before(limit)), floor)
         unpack = SPAN.unpack_from
         while True:
             chunk = os.pread(self.file.fileno(), min(WALK_BYTES, self.size - position), position)
@@ -249,14 +265,83 @@ class Segment:
                 if position + at + size > limit:
                     return position + at
                 if size < HEADER_BYTES:
-                    raise OSError(f"no record batch at position {position + at} of {self.file.path}")
+                    raise self._damaged(position + at)
                 at += size
             if not at:
                 return position
             position += at
 
+    def _damaged(self, position: int) -> DamagedSegment:
+        return DamagedSegment(self.file.path, position, "no record batch is there")
+
+    def _indexed(self, find: Callable[[OffsetIndex], tuple[int, int]]) -> int:
+        """The position that the offset index gives, 0 if it knows none."""
+        offset, position = find(self.offset_index)
+        if position and not self._indexes_are_new and not self._is_indexed_right(offset, position):
+            self._rebuild_indexes("offset index")
+            position = find(self.offset_index)[1]
+        return position
+
+    def _is_indexed_right(self, offset: int, position: int) -> bool:
+        if not 0 < position <= self.size - HEADER_BYTES:
+            return False
+        header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
+        return header.magic == MAGIC and header.last_offset == offset
+
+    def _time_entry(self, find: Callable[[TimeIndex], tuple[int, int]]) -> tuple[int, int]:
+        """What the time index gives: a timestamp, and the offset of a batch that has it."""
+        timestamp, offset = find(self.time_index)
+        if timestamp != NO_TIMESTAMP and not self._indexes_are_new and not self._is_timed_right(timestamp, offset):
+            self._rebuild_indexes("time index")
+            return find(self.time_index)
+        return timestamp, offset
+
+    def _is_timed_right(self, timestamp: int, offset: int) -> bool:
+        position = self.position_of(offset) if offset >= self.base_offset else self.size
+        if position > self.size - HEADER_BYTES:
+            return False
+        header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
+        return header.base_offset <= offset and header.max_timestamp == timestamp
+
+    def transactions_are_plausible(self) -> bool:
+        """Whether each entry of the transaction index belongs to a marker of its producer; asked once.
+
+        An index that is there has entries, unless a truncation has taken them all.
+        """
+        if self._transactions_are_checked or not self.transactions.exists:
+            return True
+        self._transactions_are_checked = True
+        ended = self.base_offset - 1
+        for each in self.transactions.entries():
+            if not ended < each.last_offset or not 0 <= each.first_offset <= each.last_offset:
+                return False
+            if each.last_stable_offset > each.last_offset + 1 or not self._is_marker(
+                each.producer_id, each.last_offset
+            ):
+                return False
+            ended = each.last_offset
+        return self.transactions.is_whole() and bool(self.transactions.entries())
+
+    def _is_marker(self, producer_id: int, offset: int) -> bool:
+        position = self.position_of(offset)
+        if position > self.size - HEADER_BYTES:
+            return False
+        header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
+        return header.is_control and (header.producer_id, header.base_offset) == (producer_id, offset)
+
+    def _rebuild_indexes(self, which: str) -> None:
+        logger.warning("%s: its %s is damaged; both indexes are written anew", self.file.path, which)
+        self._indexes_are_new = True
+        rebuild_indexes(self.file.directory, self.base_offset, self.index_interval_bytes, self._suffix)
+        self._offset_index = self._time_index = None
+
     def read(self, start: int, end: int) -> bytes:
         return os.pread(self.file.fileno(), end - start, start)
+
+    def batch_at(self, position: int, size: int) -> memoryview:
+        if self.doubt is not None and position < self.doubt.end:
+            self.doubt.sound_until(self.file, position, position + size)
+        return memoryview(self.read(position, position + size))
 
     def batch_size_at(self, position: int) -> int:
         size: int = SPAN.unpack(os.pread(self.file.fileno(), LOG_OVERHEAD_BYTES, position))[1] + LOG_OVERHEAD_BYTES
@@ -284,7 +369,7 @@ class Segment:
             if header.max_timestamp > timestamp:
                 timestamp, of_offset = header.max_timestamp, header.last_offset
         if end != self.size:
-            raise OSError(f"{self.file.path} has {self.size} bytes, its batches {end}")
+            raise DamagedSegment(self.file.path, end, f"its batches end there, and it has {self.size} bytes")
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, of_offset
         self._bytes_since_index = self.size - indexed
         self._ring_floor = next_offset
@@ -299,8 +384,9 @@ class Segment:
 
     def batches_for_timestamp(self, timestamp: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, from `start_offset` on, that have a record not earlier than `timestamp`."""
-        offset = max(self.time_index.offset_for_timestamp(timestamp), start_offset)
-        for position, header in self.headers(self.offset_index.position_for_offset(offset)):
+        _, found = self._time_entry(lambda index: index.entry_for_timestamp(timestamp))
+        offset = max(found, start_offset)
+        for position, header in self.headers(self._indexed(lambda index: index.entry_for_offset(offset))):
             if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                 yield position, header
 

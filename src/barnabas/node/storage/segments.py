@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from bisect import bisect_right
@@ -16,10 +17,13 @@ from barnabas.node.storage.files import (
     offset_name,
     offset_of,
 )
+from barnabas.node.storage.index_rebuild import rebuild_transactions
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.segment import Segment, TimestampOffset
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import Outline, outline_records, read_header
+
+logger = logging.getLogger("barnabas.storage")
 
 ITERATE_BYTES = 1024 * 1024
 
@@ -50,17 +54,17 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    def load(self, config: LogConfig, now_ms: int) -> bool:
-        """The segments on disk, False if there is none or one of them lacks an index."""
+    def load(self, config: LogConfig, now_ms: int) -> list[int]:
+        """The segments on disk; the base offsets of those that lack an index."""
         names = set(os.listdir(self.directory))
-        complete = True
+        incomplete = []
         for base_offset in sorted(offset for name in names if (offset := log_offset(name)) is not None):
             size = os.stat(f"{self.directory}/{offset_name(base_offset, LOG_SUFFIX)}").st_size
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                complete = complete and offset_name(base_offset, suffix) in names
+            if any(offset_name(base_offset, suffix) not in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+                incomplete.append(base_offset)
             has_txn_index = offset_name(base_offset, TXN_INDEX_SUFFIX) in names
             self._add(self._segment(base_offset, config, now_ms, size=size, has_txn_index=has_txn_index))
-        return complete and bool(self._segments)
+        return incomplete
 
     def _segment(
         self, base_offset: int, config: LogConfig, now_ms: int, *, size: int | None = None, has_txn_index: bool = False
@@ -160,6 +164,8 @@ class Segments:
                     if not min_one_batch:
                         break
                     end = start + segment.batch_size_at(start)
+            if segment.doubt is not None and start < segment.doubt.end:
+                end = segment.doubt.sound_until(segment.file, start, end)
             return segment, start, end
         return None
 
@@ -181,22 +187,28 @@ class Segments:
         for segment in self.from_offset(start_offset):
             if segment.largest_timestamp >= timestamp:
                 for position, header in segment.batches_for_timestamp(timestamp, start_offset):
-                    return memoryview(segment.read(position, position + header.size))
+                    return segment.batch_at(position, header.size)
         return None
 
     def batch_of_max_timestamp(self) -> memoryview | None:
         segment = max(self._segments, key=lambda each: each.max_timestamp)
         found = segment.batch_of_max_timestamp()
-        return None if found is None else memoryview(segment.read(found[0], found[0] + found[1].size))
+        return None if found is None else segment.batch_at(found[0], found[1].size)
 
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(first_offset):
+            if not segment.transactions_are_plausible():
+                self._rebuild_transactions(segment)
             some, complete = segment.transactions.collect(first_offset, upper_bound_offset)
             found += some
             if complete:
                 break
         return found
+
+    def _rebuild_transactions(self, segment: Segment) -> None:
+        logger.warning("%s: its transaction index is damaged and is written anew", segment.file.path)
+        rebuild_transactions(segment.transactions, self._base_offsets, self._segments.index(segment))
 
     def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """As `aborted_transactions`, but only as far as a read of `size` bytes reaches: there may be many behind it."""

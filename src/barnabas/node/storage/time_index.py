@@ -28,15 +28,17 @@ class TimeIndex(SparseIndex):
         return self.entries >= max_bytes // self.entry.size - 1
 
     def last(self) -> tuple[int, int]:
-        if not self.entries:
-            return NO_TIMESTAMP, self.base_offset
-        timestamp, offset = self.row(self.entries - 1)
-        return timestamp, self.base_offset + offset
+        return self._entry(self.entries - 1)
 
-    def offset_for_timestamp(self, timestamp: int) -> int:
-        """The offset of the last entry that is not later than `timestamp`: what is asked for lies behind it."""
-        slot = self.last_slot(0, timestamp)
-        return self.base_offset + self.row(slot)[1] if slot >= 0 else self.base_offset
+    def entry_for_timestamp(self, timestamp: int) -> tuple[int, int]:
+        """The last entry that is not later than `timestamp`: what is asked for lies behind its offset."""
+        return self._entry(self.last_slot(0, timestamp))
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        if slot < 0:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, offset = self.row(slot)
+        return timestamp, self.base_offset + offset
 
     def truncate_to(self, offset: int) -> None:
         self.truncate_entries(self.last_slot(1, offset - self.base_offset - 1) + 1)

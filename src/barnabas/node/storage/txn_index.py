@@ -39,6 +39,11 @@ class TransactionIndex:
             self._entries = [AbortedTransaction._make(row[1:]) for row in ENTRY.iter_unpack(content[:whole])]
         return self._entries
 
+    def is_whole(self) -> bool:
+        """Whether the file is made of entries, and of nothing else."""
+        content = os.pread(self.file.fileno(), self.file.size(), 0)
+        return not len(content) % ENTRY.size and all(row[0] == VERSION for row in ENTRY.iter_unpack(content))
+
     def append(self, aborted: AbortedTransaction) -> None:
         entries = self.entries()
         self.exists = True

@@ -62,8 +62,7 @@ class Directory:
             )
         finally:
             for log_dir in log_dirs:
-                log_dir._lock.release()
-                log_dir.flusher.close()
+                log_dir.release()
 
     @property
     def id(self) -> Uuid:

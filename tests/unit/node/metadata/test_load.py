@@ -189,6 +189,31 @@ async def test_a_torn_tail_is_cut(used: Directory, tail: bytes | str, caplog: py
     assert used.load().end_offset > whole.end_offset
 
 
+def flipped(content: bytes, position: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
+
+
+@pytest.mark.parametrize("part", [5, 9, 16, 21, 80], ids=["offset", "length", "magic", "attributes", "record"])
+def test_damage_before_the_last_batch_is_no_torn_tail(used: Directory, part: int) -> None:
+    path = used.log / FIRST_SEGMENT
+    whole = path.read_bytes()
+    *_, (position, header), _ = wire_batch.iterate_batches(whole)
+    path.write_bytes(flipped(whole, position + part))
+    before = used.files()
+    with pytest.raises(StartError, match=rf"offset {header.base_offset}\b") as refused:
+        used.open()
+    assert "is damaged at position" in str(refused.value) or "is missing" in str(refused.value)
+    assert used.files() == before
+
+
+def test_after_a_clean_stop_no_damage_is_a_torn_tail(used: Directory) -> None:
+    (used.root / ".kafka_cleanshutdown").touch()
+    path = used.log / FIRST_SEGMENT
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StartError, match="although the node stopped cleanly"):
+        used.open()
+
+
 def test_a_first_start_that_was_cut_short_anywhere_is_followed_by_a_whole_one(directory: Directory) -> None:
     async def start() -> dict[str, int]:
         async with directory.running() as controller:

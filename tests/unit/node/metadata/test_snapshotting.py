@@ -168,6 +168,15 @@ def test_damage_in_an_older_segment_is_refused(directory: Directory) -> None:
         directory.open()
 
 
+async def test_damage_that_a_snapshot_covers_costs_nothing(kept: Directory) -> None:
+    before, (first, *others) = set(kept.load().image.topics), segments(kept)
+    assert others
+    damage(kept.log / f"{first:020}.log")
+    async with kept.running(snapshots=NEVER) as controller:
+        assert set(controller.image.topics) == before
+    assert segments(kept) == [first, *others]
+
+
 async def test_a_log_that_ends_before_the_snapshot_continues_behind_it(kept: Directory) -> None:
     newest = list_snapshots(kept.log)[0]
     for path in kept.log.glob("0*.*"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.node.storage import files as storage_files
 from barnabas.node.storage.files import FileHandles, FileRange, PooledFile, offset_name, offset_of, write_atomically
 
 
@@ -63,3 +64,23 @@ def test_a_range_is_read_from_an_open_file_a_closed_one_and_a_renamed_one_but_no
     with pytest.raises(FileNotFoundError):
         part.read(0, 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_part_of_a_file_cannot_be_written_back_all_of_it_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(storage_files, "fdatasync", synced.append)
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"x" * 10_000)
+        file.flush()
+        storage_files.write_back(file.fileno(), 0, 5_000)
+        storage_files.write_back(file.fileno(), 0, 5_000, wait=True)
+        before = len(synced)
+        reader, writer = os.pipe()
+        storage_files.write_back(writer, 0, 1)
+        assert synced[before:] == [writer]
+        os.close(reader)
+        os.close(writer)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            storage_files.write_back(writer, 0, 1)

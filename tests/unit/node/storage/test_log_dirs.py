@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.storage import files, log_dirs
+from barnabas.node.storage import files, loading
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -99,7 +99,7 @@ def test_the_mark_of_a_clean_stop_is_kafka_s(tmp_path: Path) -> None:
 def test_an_unclean_stop_is_recovered_in_children_if_there_is_much_to_scan(
     tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_dirs, "INLINE_SCAN_BYTES", 1_000)
+    monkeypatch.setattr(loading, "INLINE_SCAN_BYTES", 1_000)
 
     async def scenario() -> None:
         dirs = opened(tmp_path)

@@ -37,8 +37,8 @@ def test_lookups_agree_with_a_naive_search(entries: list[tuple[int, int]], writt
     with tempfile.TemporaryDirectory() as directory:
         index = offset_index(directory, entries, written)
         assert index.entries == len(entries)
-        assert index.position_for_offset(offset) == max((p for o, p in entries if o <= offset), default=0)
-        assert index.position_before(at) == max((p for _, p in entries if p <= at), default=0)
+        assert index.entry_for_offset(offset)[1] == max((p for o, p in entries if o <= offset), default=0)
+        assert index.entry_before(at)[1] == max((p for _, p in entries if p <= at), default=0)
         assert index.last() == (entries[-1] if entries else (BASE, 0))
         index.file.close()
 
@@ -62,7 +62,7 @@ def test_truncation_keeps_what_ends_before_the_offset(
 def test_entries_are_written_some_at_a_time_and_found_meanwhile(tmp_path: Path) -> None:
     index = offset_index(str(tmp_path), [(BASE + i, i * 10) for i in range(1, PENDING_ENTRIES)], 0)
     assert not Path(index.file.path).exists()
-    assert index.position_for_offset(BASE + 7) == 70
+    assert index.entry_for_offset(BASE + 7)[1] == 70
     index.append(BASE + PENDING_ENTRIES, 10 * PENDING_ENTRIES)
     assert Path(index.file.path).stat().st_size == 8 * PENDING_ENTRIES
 
@@ -82,7 +82,13 @@ def test_the_time_index_takes_only_later_timestamps_and_is_read_back(tmp_path: P
     again = TimeIndex(file, BASE)
     assert again.entries == 2
     assert again.last() == (130, BASE + 20)
-    assert [again.offset_for_timestamp(at) for at in (99, 100, 129, 130, 500)] == [BASE, BASE + 4, BASE + 4, 1020, 1020]
+    assert [again.entry_for_timestamp(at)[1] for at in (99, 100, 129, 130, 500)] == [
+        BASE,
+        BASE + 4,
+        BASE + 4,
+        1020,
+        1020,
+    ]
     again.truncate_to(BASE + 20)
     assert again.last() == (100, BASE + 4)
     again.maybe_append(120, BASE + 30)

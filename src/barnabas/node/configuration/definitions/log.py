@@ -265,7 +265,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "num.recovery.threads.per.data.dir",
         INT,
         2,
-        "How many logs of a directory are recovered or flushed side by side at start and stop.",
+        "How many logs of a directory are recovered side by side at the start, by a process each.",
         at_least(1),
         update=CLUSTER_WIDE,
     ),

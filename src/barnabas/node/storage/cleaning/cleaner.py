@@ -26,6 +26,7 @@ from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.swap import Swap
+from barnabas.node.storage.doubt import DamagedSegment
 from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
@@ -67,7 +68,7 @@ class LogCleaning:
 
     log: PartitionLog
     process: CleanerProcess
-    swap: Swap | None = None
+    swaps: list[Swap] = field(default_factory=list)
     aborted: bool = False
     result: Finished | Failed | None = field(default=None)
 
@@ -75,8 +76,8 @@ class LogCleaning:
         if not self.aborted:
             self.aborted = True
             self.process.kill()
-            if self.swap is not None:
-                self.swap.abandon()
+            for swap in reversed(self.swaps):  # recovery may bring in some of them, but none without those before it
+                swap.abandon()
 
 
 class Cleaner:
@@ -194,6 +195,10 @@ class Cleaner:
         except OSError as error:
             log.background.failed(error)
             return None
+        except DamagedSegment as error:
+            logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)
+            self._uncleanable.add(log)
+            return None
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     # Cleaning
@@ -204,11 +209,17 @@ class Cleaner:
         self._running.add(cleaning)
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
+            if cleaning.aborted:
+                return False
             job = job_for(log, dirt, self._settings, self._clock())
+            bunch: list[CleanedGroup] = []
             async with aclosing(process.run(job)) as messages:
                 async for message in messages:
                     if isinstance(message, CleanedGroup):
-                        await self._swap_in(cleaning, message)
+                        bunch.append(message)
+                        if not message.more:
+                            await self._swap_in(cleaning, bunch)
+                            bunch = []
                     else:
                         cleaning.result = message
                         break
@@ -217,7 +228,7 @@ class Cleaner:
             log.background.failed(error)
             return False
         finally:
-            if not isinstance(cleaning.result, Finished):
+            if cleaning.aborted or not isinstance(cleaning.result, Finished):
                 await process.end()
                 await self._directory_of(log).flusher.run(lambda: remove_cleaned(log.directory))
             self._running.discard(cleaning)
@@ -229,22 +240,33 @@ class Cleaner:
         if directory.checkpointed.get((log.topic, log.partition), 0) < end_offset:
             await directory.write_checkpoints()
 
-    async def _swap_in(self, cleaning: LogCleaning, group: CleanedGroup) -> None:
-        if cleaning.aborted:
-            return
+    async def _swap_in(self, cleaning: LogCleaning, groups: list[CleanedGroup]) -> None:
+        """Several at once: each fsync of the directory is a moment in which appends may wait for the file system."""
         log = cleaning.log
         flusher = self._directory_of(log).flusher
-        cleaning.swap = swap = Swap(log, group, self._clock())
+        cleaning.swaps = swaps = [Swap(log, group, self._clock()) for group in groups]
+        taken: list[Swap] = []
         try:
-            swap.prepare()
+            for swap in swaps:
+                if cleaning.aborted:
+                    return
+                swap.prepare()
+                await asyncio.sleep(0)
             await flusher.run(lambda: fsync_path(log.directory))
-            if not cleaning.aborted:
+            for swap in swaps:
+                if cleaning.aborted:
+                    break
                 swap.take_over()
+                taken.append(swap)
+                await asyncio.sleep(0)
+            if taken:
                 await flusher.run(lambda: fsync_path(log.directory))
-                swap.finish()
+                for swap in taken:
+                    swap.finish()
+                    await asyncio.sleep(0)
                 await flusher.run(lambda: fsync_path(log.directory))
         finally:
-            cleaning.swap = None
+            cleaning.swaps = []
 
     async def _end(self, cleaning: LogCleaning, job: Job) -> bool:
         log, result = cleaning.log, cleaning.result

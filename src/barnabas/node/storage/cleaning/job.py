@@ -45,6 +45,7 @@ class CleanedGroup:
     base_offsets: list[int]
     size: int
     has_txn_index: bool
+    more: bool = False  # the next group is on the disk too and follows at once: they come in together
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,11 +20,9 @@ class Marks:
         self._end = end_offset
         self._marks = bytearray(end_offset - start_offset)
 
-    def note_tombstones(self, records: Iterable[Outline], base_offset: int) -> None:
-        first = base_offset - self._start
-        for _, _, delta, _, has_value in records:
-            if not has_value and first + delta >= 0:
-                self._marks[first + delta] = TOMBSTONE
+    def note_tombstones(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._marks[offset - self._start] = TOMBSTONE
 
     def decide(self, latest_offsets: Iterable[int], end_offset: int) -> None:
         """Only what is below `end_offset` is decided; the table may know of some that lie behind."""

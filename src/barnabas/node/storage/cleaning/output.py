@@ -1,4 +1,4 @@
-"""The segment that a group becomes: `.cleaned` files with their indexes, on the disk when `finish` returns."""
+"""The segment that a group becomes: `.cleaned` files with their indexes, on the disk when `sync` returns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from barnabas.node.storage.files import (
     fdatasync,
     offset_name,
     unlink_all,
+    write_back,
 )
 from barnabas.node.storage.offset_index import OffsetIndex
 from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
@@ -23,8 +24,8 @@ from barnabas.node.storage.txn_index import AbortedTransaction, TransactionIndex
 from barnabas.wire.batch import BatchHeader, read_header
 
 WRITE_BYTES = 1024 * 1024
-# Written to the disk as it comes: one large fsync at the end would hold up everybody else's.
-SYNC_BYTES = 16 * 1024 * 1024
+# The disk gets it as it comes: one large fsync at the end would hold up everybody else's.
+WRITE_BACK_BYTES = 4 * 1024 * 1024
 PARTS_MAX = 512
 
 
@@ -48,7 +49,9 @@ class CleanedSegment:
         self._since_index = 0
         self._max_timestamp, self._max_timestamp_at = NO_TIMESTAMP, base_offset
         self._parts: list[bytes | bytearray] = []
-        self._waiting = self._written = self._synced = 0
+        self._waiting = self._written = self._written_back = 0
+        self._modified_ns = 0
+        self.last_offset = base_offset - 1
 
     @property
     def has_txn_index(self) -> bool:
@@ -58,7 +61,7 @@ class CleanedSegment:
         self.append(read_header(batch), batch)
 
     def append(self, header: BatchHeader, batch: bytes | bytearray) -> None:
-        last_offset = header.last_offset
+        self.last_offset = last_offset = header.last_offset
         if header.max_timestamp > self._max_timestamp:
             self._max_timestamp, self._max_timestamp_at = header.max_timestamp, last_offset
         if self._since_index > self._index_interval_bytes:
@@ -76,18 +79,28 @@ class CleanedSegment:
         self._transactions.append(aborted)
 
     def finish(self, modified_ns: int) -> None:
-        """Retention of segments without timestamps goes by the time of the last change, so the old one is kept."""
+        """Everything is in the files, and on its way to the disk.
+
+        Retention of segments without timestamps goes by the time of the last change, so the old one is kept.
+        """
+        self._modified_ns = modified_ns
         self._write()
         self._times.maybe_append(self._max_timestamp, self._max_timestamp_at)
         self._offsets.write(trim=True)
         self._times.write(trim=True)
-        files = [self._log, self._offsets.file, self._times.file]
-        if self._transactions.exists:
-            files.append(self._transactions.file)
-        for file in files:
-            os.fsync(file.fileno())
+        for file in self._files():
+            write_back(file.fileno(), 0, 0)
+
+    def sync(self) -> None:
+        """After several have been finished, the first one's takes the others' names and sizes along."""
+        for file in self._files():
+            fdatasync(file.fileno())
             file.close()
-        os.utime(self._log.path, ns=(modified_ns, modified_ns))
+        os.utime(self._log.path, ns=(self._modified_ns, self._modified_ns))
+
+    def _files(self) -> list[PooledFile]:
+        files = [self._log, self._offsets.file, self._times.file]
+        return [*files, self._transactions.file] if self._transactions.exists else files
 
     def discard(self) -> None:
         unlink_all(offset_name(self.base_offset, suffix) + CLEANED_SUFFIX for suffix in SEGMENT_SUFFIXES)
@@ -100,6 +113,9 @@ class CleanedSegment:
             self._written += self._waiting
             self._parts.clear()
             self._waiting = 0
-        if self._written - self._synced >= SYNC_BYTES:
-            fdatasync(fd)
-            self._synced = self._written
+        size = self._written - self._written_back
+        if size >= WRITE_BACK_BYTES:
+            write_back(fd, self._written_back, size)
+            if self._written_back:  # what was begun before: no more than two parts wait for the disk
+                write_back(fd, self._written_back - WRITE_BACK_BYTES, WRITE_BACK_BYTES, wait=True)
+            self._written_back = self._written

@@ -37,6 +37,7 @@ class CleanerProcess:
                 str(os.getpid()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                env=os.environ | {"PYTHONHASHSEED": "random"},  # nobody is to know which keys collide
             )
         child = self._child
         assert child.stdin is not None

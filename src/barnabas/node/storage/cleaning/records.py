@@ -19,10 +19,12 @@ from barnabas.wire.batch import (
     BatchHeader,
     append_varint,
     assemble,
+    compiled_records,
     read_varint,
     uncompressed_records,
 )
 from barnabas.wire.compression import Buffer, compress
+from barnabas.wire.errors import KafkaError
 
 # A record of a topic may be larger than anything we would take from a client today.
 DECOMPRESSED_BYTES_MAX = 1 << 30
@@ -40,6 +42,24 @@ Outline = tuple[int, int, int, bytes | None, bool]
 
 def payload_of(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
     return bytes(uncompressed_records(buffer, position, header, DECOMPRESSED_BYTES_MAX))
+
+
+def keys_of(buffer: Buffer, position: int, start_offset: int) -> tuple[list[tuple[bytes, int]], list[int]]:
+    """The keys and offsets of a batch's records from an offset on, and the offsets of those without a value."""
+    pairs: list[tuple[bytes, int]] = []
+    tombstones: list[int] = []
+    try:
+        for record in compiled_records(buffer, position, DECOMPRESSED_BYTES_MAX):
+            key, offset = record.key, record.offset
+            if key is not None and offset >= start_offset:
+                pairs.append((key, offset))
+                if record.value is None:
+                    tombstones.append(offset)
+    except KafkaError:
+        raise
+    except Exception as error:  # the reader raises several kinds of its own
+        raise Uncleanable(f"records cannot be read: {error}") from error
+    return pairs, tombstones
 
 
 def outline(payload: bytes, count: int) -> list[Outline]:

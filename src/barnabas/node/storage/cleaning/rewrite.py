@@ -2,7 +2,8 @@
 
 A batch whose records all stay is copied as it is, one that loses all of them vanishes, any other is built again around
 the records that stay. Never changed: offsets, order, a batch's base and last offset, its producer, codec and times.
-The last batch of a producer and the last one of the cleaning stay even if they are empty. Tombstones stay until the
+The last batch of a producer stays even if it is empty, and so does the last one of a group of segments that becomes
+one: it tells recovery which segments the new one replaces. Tombstones stay until the
 delete horizon in their batch's header, which the first cleaning that meets them writes there.
 """
 
@@ -17,7 +18,7 @@ from barnabas.node.storage.cleaning.job import CleanedGroup, Finished, Job
 from barnabas.node.storage.cleaning.marks import SURVIVES, SURVIVING_TOMBSTONE, Marks, surviving
 from barnabas.node.storage.cleaning.offset_map import OffsetMap
 from barnabas.node.storage.cleaning.output import CleanedSegment
-from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, outline, payload_of, rebuilt
+from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, keys_of, outline, payload_of, rebuilt
 from barnabas.node.storage.cleaning.transactions import WalkedTransactions
 from barnabas.node.storage.files import (
     INDEX_SUFFIX,
@@ -36,6 +37,9 @@ from barnabas.wire.errors import KafkaError
 
 OTHER_MARKER = -1
 MARKS_SHARE, MARKS_MIN = 4, 100_000
+# So many groups reach the disk and come into the log together: each time everybody waits for the file system's journal.
+BUNCH_GROUPS = 16
+BUNCH_BYTES = 64 * 1024 * 1024
 
 Read = tuple[BatchHeader, memoryview, int]
 
@@ -47,11 +51,14 @@ class Cleaning:
         self._on_cleaned = on_cleaned
         self._throttle = throttle
         dirty_offsets = job.first_uncleanable_offset - job.first_dirty_offset
-        self.map = OffsetMap(job.dedupe_bytes, job.load_factor, dirty_offsets)
-        # A byte for each offset, unless these are so many that they would count beside the table.
+        table_bytes = job.dedupe_bytes
+        # A byte for each offset, unless these are so many that they would leave too little to the table.
         self._marks: Marks | None = None
         if dirty_offsets <= max(job.dedupe_bytes // MARKS_SHARE, MARKS_MIN):
             self._marks = Marks(job.first_dirty_offset, job.first_uncleanable_offset)
+            table_bytes -= min(dirty_offsets, job.dedupe_bytes // MARKS_SHARE)
+        self.map = OffsetMap(table_bytes, job.load_factor, dirty_offsets)
+        self._bunch: list[tuple[CleanedSegment, list[int]]] = []
         self.result = Finished(end_offset=job.first_dirty_offset)
 
     def run(self) -> Finished:
@@ -70,11 +77,29 @@ class Cleaning:
                 f"the table of {self.map.keys_max} keys is too small for one batch: "
                 "log.cleaner.dedupe.buffer.size has to be raised"
             )
-        transactions = WalkedTransactions(aborted)
-        for group in self._groups():
-            self._clean_group(group, transactions)
+        try:
+            transactions = WalkedTransactions(aborted)
+            for group in self._groups():
+                self._clean_group(group, transactions)
+                if len(self._bunch) >= BUNCH_GROUPS or sum(each.size for each, _ in self._bunch) >= BUNCH_BYTES:
+                    self._hand_over()
+            self._hand_over()
+        except BaseException:
+            for output, _ in self._bunch:
+                output.discard()
+            raise
         result.total_s = time.perf_counter() - began
         return result
+
+    def _hand_over(self) -> None:
+        for output, _ in self._bunch:
+            output.sync()
+        bunch, self._bunch = self._bunch, []
+        for left, (output, bases) in zip(reversed(range(len(bunch))), bunch, strict=True):
+            group = CleanedGroup(
+                base_offsets=bases, size=output.size, has_txn_index=output.has_txn_index, more=left > 0
+            )
+            self._on_cleaned(group)
 
     def _aborted_transactions(self) -> list[AbortedTransaction]:
         handles = FileHandles(8)
@@ -124,30 +149,28 @@ class Cleaning:
             return True
         if transactions.batch_is_aborted(header):
             return True
-        records = outline(payload_of(view, at, header), header.records_count)
+        pairs, tombstones = keys_of(view, at, self.job.first_dirty_offset)
         if self._marks is not None:
-            self._marks.note_tombstones(records, header.base_offset)
-        return self.map.put_all(records, header.base_offset, self.job.first_dirty_offset)
+            self._marks.note_tombstones(tombstones)
+        return self.map.put_all(pairs)
 
     # Writing anew
 
     def _clean_group(self, group: list[SegmentSizes], transactions: WalkedTransactions) -> None:
         job, result = self.job, self.result
         output = CleanedSegment(group[0].base_offset, job.index_interval_bytes)
-        try:
-            for base_offset, size, _, _ in group:
-                for header, view, at in self._batches(base_offset, size):
-                    self._rewrite(header, view, at, transactions, output)
-                result.bytes_read += size
-            modified_ns = os.stat(offset_name(group[-1].base_offset, LOG_SUFFIX)).st_mtime_ns
-            output.finish(modified_ns)
-        except BaseException:
-            output.discard()
-            raise
+        self._bunch.append((output, [each.base_offset for each in group]))
+        last: BatchHeader | None = None
+        for base_offset, size, _, _ in group:
+            for header, view, at in self._batches(base_offset, size):
+                self._rewrite(header, view, at, transactions, output)
+                last = header
+            result.bytes_read += size
+        if last is not None and output.last_offset < last.last_offset:
+            output.append_new(emptied(last))
+        output.finish(os.stat(offset_name(group[-1].base_offset, LOG_SUFFIX)).st_mtime_ns)
         result.bytes_written += output.size
         self._throttle(output.size)
-        bases = [each.base_offset for each in group]
-        self._on_cleaned(CleanedGroup(base_offsets=bases, size=output.size, has_txn_index=output.has_txn_index))
 
     def _rewrite(
         self,
@@ -246,8 +269,8 @@ class Cleaning:
         output.append_new(rebuilt(header, payload, kept, horizon_ms))
 
     def _keep_empty(self, header: BatchHeader, output: CleanedSegment) -> None:
-        """Nothing of the batch stays; the batch itself does where it is the last of its producer or of the cleaning."""
-        if header.last_offset + 1 == self.job.first_uncleanable_offset or self._is_last_of_producer(header):
+        """Nothing of the batch stays; the batch itself does where it is the last of its producer."""
+        if self._is_last_of_producer(header):
             output.append_new(emptied(header))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

@@ -39,11 +39,14 @@ def clean_log(log: PartitionLog, now_ms: int, **settings: Any) -> Finished:
     job = job_for(log, dirt_of(log, now_ms), CleanerSettings(**settings), now_ms)
     with contextlib.chdir(log.directory):
         result = Cleaning(job, groups.append, lambda size: None).run()
+    swaps: list[Swap] = []
     for group in groups:
-        swap = Swap(log, group, now_ms)
-        swap.prepare()
-        swap.take_over()
-        swap.finish()
+        swaps.append(Swap(log, group, now_ms))
+        if not group.more:
+            for step in (Swap.prepare, Swap.take_over, Swap.finish):
+                for swap in swaps:
+                    step(swap)
+            swaps.clear()
     log.first_dirty_offset = result.end_offset
     return result
 

@@ -245,10 +245,10 @@ def test_a_log_that_changes_under_it_breaks_its_cleaning_off(run) -> None:
 
 def test_other_settings_take_effect_at_once(run) -> None:
     async def story(house: House) -> None:
-        house.add("t")
+        log = house.add("t")
         cleaner = house.cleaner(backoff_ms=3_600_000, threads=0)
         cleaner.start()
-        await asyncio.sleep(0.02)
+        await until(lambda: log.recovery_point == log.log_end_offset)
         assert FakeProcess.jobs == []
         cleaner.reconfigure(CleanerSettings(threads=1, dedupe_buffer_bytes=5_000_000))
         await until(lambda: bool(FakeProcess.jobs))

@@ -12,11 +12,14 @@ def test_a_full_table_still_finds_the_latest_offset_of_every_key() -> None:
     offset = 0
     while table.size < table.keys_max:
         key = b"key-%d" % chance.randrange(10_000)
-        assert table.put_all([(0, 0, 3, key, True), (0, 0, 4, None, True)], offset - 3)
+        assert table.put_all([(key, offset)])
         latest[key] = offset
         offset += 1
     assert table.size == len(latest) == int(prime_below(5_000) * 0.9)
-    assert not table.put_all([(0, 0, 0, b"another", True)], offset)
+    assert not table.put_all([(b"another", offset)])
+    some_key = next(iter(latest))
+    latest[some_key] = offset
+    assert table.put_all([(some_key, offset)])
     latest_offset = table.getter()
     assert all(latest_offset(key) == offset for key, offset in latest.items())
     assert latest_offset(b"another") is None
@@ -24,7 +27,7 @@ def test_a_full_table_still_finds_the_latest_offset_of_every_key() -> None:
 
 def test_offset_0_is_found() -> None:
     table = OffsetMap(10_000, 0.9, expected_keys=10)
-    assert table.put_all([(0, 0, 0, b"", True)], 0)
+    assert table.put_all([(b"", 0)])
     assert table.getter()(b"") == 0
 
 
@@ -35,21 +38,15 @@ def test_the_table_is_as_large_as_its_keys_need() -> None:
 def test_even_the_smallest_memory_holds_a_key() -> None:
     table = OffsetMap(0, 0.9, expected_keys=100)
     assert 1 <= table.keys_max <= 2
-    assert table.put_all([(0, 0, 0, b"a", True)], 5)
+    assert table.put_all([(b"a", 5)])
     assert (table.getter()(b"a"), table.getter()(b"b")) == (5, None)
-
-
-def test_records_before_the_dirty_section_are_left_out() -> None:
-    table = OffsetMap(1 << 20, 0.9, expected_keys=10)
-    assert table.put_all([(0, 0, 0, b"a", True), (0, 0, 1, b"b", True)], 7, start_offset=8)
-    assert (table.getter()(b"a"), table.getter()(b"b")) == (None, 8)
 
 
 def test_keys_move_from_the_dict_into_the_table_when_they_are_many() -> None:
     table = OffsetMap(SLOT_BYTES * 20_000, 0.9, expected_keys=1_000_000)
     found = []
     for offset in range(5_000):
-        assert table.put_all([(0, 0, 0, b"key-%d" % (offset % 3_000), True)], offset)
+        assert table.put_all([(b"key-%d" % (offset % 3_000), offset)])
         found.append(table.getter()(b"key-0"))
     assert table.size == 3_000
     assert found == [0] * 3_000 + [3_000] * 2_000

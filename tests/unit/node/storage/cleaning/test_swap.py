@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.node.storage.cleaning.cleaner import CleanerSettings, job_for
 from barnabas.node.storage.cleaning.job import CleanedGroup
+from barnabas.node.storage.cleaning.rewrite import Cleaning
 from barnabas.node.storage.cleaning.swap import Swap
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -18,6 +21,7 @@ from barnabas.wire.batch import Record, build_batch, decode_records
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=10_000)
 KEYS = 7
+EMPTY_BATCH_BYTES = 61
 
 
 def fill(directory: Path) -> dict[bytes, tuple[int, bytes]]:
@@ -100,6 +104,25 @@ def test_a_kill_between_any_two_file_operations_loses_nothing(tmp_path: Path, cl
             assert {each.key: (each.offset, each.value) for each in found} == latest, fatal
         left = [each.name for each in directory.iterdir() if each.suffix in (".cleaned", ".swap", ".deleted")]
         assert left == [], fatal
+
+
+def test_groups_that_were_to_come_in_together_do_so_after_a_crash_and_nothing_comes_back(tmp_path: Path, dirt) -> None:
+    latest = fill(tmp_path / "t-0")
+    log = PartitionLog.open(
+        tmp_path / "t-0", "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS
+    )
+    log.roll(now_ms=NOW_MS)
+    groups: list[CleanedGroup] = []
+    job = job_for(log, dirt(log, NOW_MS), CleanerSettings(), NOW_MS)
+    with contextlib.chdir(log.directory):
+        Cleaning(job, groups.append, lambda size: None).run()
+    assert [group.more for group in groups] == [True] * (len(groups) - 1) + [False]
+    assert [group.size for group in groups].count(EMPTY_BATCH_BYTES) >= 2
+    for group in groups:
+        Swap(log, group, NOW_MS).prepare()
+    log.close(clean=False)
+    found = read(tmp_path / "t-0", clean=False)
+    assert [(each.key, (each.offset, each.value)) for each in found] == sorted(latest.items(), key=lambda item: item[1])
 
 
 @pytest.fixture
@@ -201,3 +224,11 @@ def test_a_segment_may_be_deleted_while_it_still_has_its_swap_name(log: Partitio
     swap.finish()
     assert names(log, ".swap") == []
     assert names(log, ".log")[0] == f"{20:020d}.log"
+
+
+def test_a_file_left_by_an_earlier_cleaning_does_not_undo_a_swap(log: PartitionLog, tmp_path: Path) -> None:
+    swap = cleaned(log, 10)
+    swap.prepare()
+    swap.take_over()
+    (tmp_path / "t-0" / f"{0:020d}.log.cleaned").write_bytes(b"")
+    assert [each.offset for each in read(tmp_path / "t-0", clean=False)] == list(range(60))

@@ -1,0 +1,107 @@
+"""Every tool: the module that holds it, and the names it answers to.
+
+The names are those of `barnabas <name>`; Kafka's script is the same with `kafka-` before it, with or without `.sh`.
+`run-class` finds a tool by the name of the Java class that Kafka has for it, today's or that of older courses.
+Nothing here imports a tool: that happens when it is called.
+"""
+
+from __future__ import annotations
+
+KAFKA_TOOLS = {
+    "acls": "Add, remove and list access control lists.",
+    "broker-api-versions": "List the APIs and versions each broker offers.",
+    "client-metrics": "Manage the clients' metrics subscriptions.",
+    "cluster": "The cluster's id and endpoints; unregister a broker.",
+    "configs": "Describe and change the configuration of topics, brokers, groups, users, clients and addresses.",
+    "console-consumer": "Print the records of topics.",
+    "console-producer": "Send each line of stdin as a record.",
+    "consumer-groups": "List, describe, delete and reset consumer groups.",
+    "consumer-perf-test": "Measure how fast records can be consumed.",
+    "delete-records": "Delete the records of partitions below given offsets.",
+    "dump-log": "Print what the files of a log hold.",
+    "e2e-latency": "Measure the time from a producer to a consumer, record by record.",
+    "features": "Describe, upgrade and downgrade the cluster's features.",
+    "get-offsets": "Print the offsets of partitions at a point in time.",
+    "groups": "List groups of every type.",
+    "leader-election": "Elect leaders of partitions.",
+    "log-dirs": "Describe the brokers' log directories.",
+    "metadata-quorum": "Describe and change the metadata quorum.",
+    "producer-perf-test": "Measure how fast records can be produced.",
+    "reassign-partitions": "Move replicas of partitions between brokers and directories.",
+    "run-class": "Run the tool of a Java class's name.",
+    "server-start": "Start a node from Kafka's server.properties.",
+    "server-stop": "Stop the nodes of this machine.",
+    "storage": "Format log directories and tell about them.",
+    "streams-application-reset": "Reset the topics and offsets of a streams application.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "transactions": "List, describe and abort transactions.",
+    "verifiable-consumer": "Consume and print events as JSON, for tests.",
+    "verifiable-producer": "Produce numbers and print events as JSON, for tests.",
+    "zookeeper-server-start": "Say that none is needed.",
+}
+
+OWN_TOOLS = {
+    "completion": "Print the completion script of a shell.",
+    "consume": "Records to stdout, as text or JSON.",
+    "lag": "How far groups are behind.",
+    "produce": "Records from stdin, as text or JSON.",
+    "tail": "Watch a topic live.",
+    "top": "Watch the rates of topics, partitions and groups live.",
+}
+
+TOOLS = KAFKA_TOOLS | OWN_TOOLS
+
+# Scripts whose names do not begin with "kafka-", or not as ours would.
+SCRIPT_NAMES = {
+    "zookeeper-server-start": "zookeeper-server-start",
+    "kafka-preferred-replica-election": "leader-election",
+}
+
+CLASSES = {
+    "AclCommand": "acls",
+    "BrokerApiVersionsCommand": "broker-api-versions",
+    "ClientMetricsCommand": "client-metrics",
+    "ClusterTool": "cluster",
+    "ConfigCommand": "configs",
+    "ConsoleConsumer": "console-consumer",
+    "ConsoleProducer": "console-producer",
+    "ConsumerGroupCommand": "consumer-groups",
+    "ConsumerPerformance": "consumer-perf-test",
+    "DeleteRecordsCommand": "delete-records",
+    "DumpLogSegments": "dump-log",
+    "EndToEndLatency": "e2e-latency",
+    "FeatureCommand": "features",
+    "GetOffsetShell": "get-offsets",
+    "GroupsCommand": "groups",
+    "LeaderElectionCommand": "leader-election",
+    "LogDirsCommand": "log-dirs",
+    "MetadataQuorumCommand": "metadata-quorum",
+    "PreferredReplicaLeaderElectionCommand": "leader-election",
+    "ProducerPerformance": "producer-perf-test",
+    "ReassignPartitionsCommand": "reassign-partitions",
+    "StorageTool": "storage",
+    "StreamsResetter": "streams-application-reset",
+    "TopicCommand": "topics",
+    "TransactionsCommand": "transactions",
+    "VerifiableConsumer": "verifiable-consumer",
+    "VerifiableProducer": "verifiable-producer",
+    "Kafka": "server-start",
+    "QuorumPeerMain": "zookeeper-server-start",
+}
+
+
+def module_of(tool: str) -> str:
+    return f"barnabas.cli.tools.{tool.replace('-', '_')}"
+
+
+def tool_of_script(name: str) -> str | None:
+    """`/usr/bin/kafka-topics.sh` is topics."""
+    name = name.rpartition("/")[2].removesuffix(".sh")
+    tool = SCRIPT_NAMES.get(name, name.removeprefix("kafka-"))
+    return tool if tool in TOOLS else None
+
+
+def scripts() -> list[str]:
+    """The names under which the tools are installed."""
+    names = [f"kafka-{tool}" for tool in KAFKA_TOOLS if tool != "zookeeper-server-start"]
+    return sorted(script for name in [*names, *SCRIPT_NAMES] for script in (name, f"{name}.sh"))

@@ -1,0 +1,115 @@
+"""What a log consists of: segments, offsets, leader epochs, producers; and what a failing disk means for it."""
+
+from __future__ import annotations
+
+import os
+
+from barnabas.node.storage.background import Abortable, Background, Foreground
+from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.leader_epochs import LeaderEpochs
+from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
+from barnabas.node.storage.segment import RollLimits, Segment
+from barnabas.node.storage.segments import Segments
+from barnabas.wire.batch import read_header
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.uuids import Uuid
+
+
+class LogState:
+    def __init__(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        handles: FileHandles | None = None,
+        background: Background | None = None,
+    ) -> None:
+        """Use `open` or `create`."""
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.name = f"{topic}-{partition}"
+        self.topic_id: Uuid | None = None
+        self.background: Background = background or Foreground()
+        self.segments = Segments(handles or FileHandles(), directory)
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.last_flush_ms = 0
+        self.offline = False
+        self.config = config
+        self._snapshots_to_sync: list[str] = []
+        self._directory_changed = False
+        self._flushing: list[FlushTask] = []
+        # Everything below is compacted, None if nothing was; and who compacts right now.
+        self.first_dirty_offset: int | None = None
+        self.cleaning: Abortable | None = None
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._limits = RollLimits(config.roll_bytes, config.roll_ms, config.segment_index_bytes)
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def active_segment(self) -> Segment:
+        return self.segments.active
+
+    def _start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:
+        self.segments.create(offset, self._config, now_ms, touch=touch)
+        self._directory_changed = True
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.producers.clear(offset)
+        self.producers.snapshot_offset = offset
+
+    def _load_producers(self, now_ms: int) -> None:
+        """A snapshot, and the batches behind it: none after a clean stop or a recovery.
+
+        Snapshots from behind the end tell of batches that are gone.
+        """
+        self.producers.remove_snapshots(after=self.log_end_offset)
+        self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
+        known = self.producers.map_end_offset
+        for batch in self.segments.iterate(known, self.log_end_offset):
+            header = read_header(batch)
+            if header.producer_id >= 0 and header.last_offset >= known:
+                self.producers.update(header, batch, 0)
+        self.producers.map_end_offset = self.log_end_offset
+
+    def _remove(self, segments: list[Segment]) -> None:
+        paths = [path for segment in segments for path in segment.mark_deleted()]
+        if paths:
+            self._directory_changed = True
+            self.background.delete_later(paths, self._config.file_delete_delay_ms)
+
+    def _abort_cleaning(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.abort()
+
+    # -- failures
+
+    def _failed(self, error: OSError) -> KafkaError:
+        """An I/O error takes the whole directory offline: what the disk holds is no longer known."""
+        if not self.offline:
+            self.offline = True
+            self.background.failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} in {os.path.dirname(self.directory)}: {error}")
+
+    def _offline_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline")

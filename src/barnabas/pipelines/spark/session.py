@@ -1,0 +1,96 @@
+"""`session()`: a SparkSession with the settings that were measured to matter, and whatever the user says instead.
+
+    spark = barnabas.spark.session("my pipeline", master="local[4]", conf={"spark.sql.shuffle.partitions": 8})
+
+With `spark-submit` the master and the JVM are the submitter's, and the rest holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+# Latency of a micro-batch, exactly-once sinks, and no bars and pages that nobody looks at.
+SETTINGS = {
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
+    ".FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state"
+    ".RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.speculation": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+# On one machine: two shuffle partitions instead of 200, no page on a port, and no name of the machine to be resolved.
+LOCAL_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+START_UP_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+
+
+def session(
+    app_name: str = "barnabas",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, object] | None = None,
+    quick_start: bool = True,
+) -> SparkSession:
+    """The session, started or the one that runs. `quick_start` makes the JVM's start-up archive once and uses it."""
+    from pyspark.sql import SparkSession
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted and SparkSession.getActiveSession() is None:
+        find_java()
+    settings = settings_for(master, conf or {}, submitted=submitted, quick_start=quick_start)
+    if settings.get("spark.master", "").startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark looks for python3 on the PATH otherwise
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def settings_for(
+    master: str | None, conf: Mapping[str, object], *, submitted: bool, quick_start: bool
+) -> dict[str, str]:
+    """What the session is started with; with `submitted` master and JVM are the submitter's."""
+    given = {name: _text(value) for name, value in conf.items()}
+    if master is not None:
+        given["spark.master"] = master
+    settings = dict(SETTINGS)
+    if not submitted:
+        settings["spark.master"] = given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+        if settings["spark.master"].startswith("local"):
+            settings |= LOCAL_SETTINGS
+            settings[JAVA_OPTIONS] = _java_options(given.pop(JAVA_OPTIONS, ""), quick_start)
+    return settings | given
+
+
+def _java_options(given: str, quick_start: bool) -> str:
+    """The user's come last, so that they win."""
+    if not quick_start:
+        return given
+    from barnabas.pipelines.spark.archive import archive
+
+    made = archive()
+    shared = f"-XX:SharedArchiveFile={made}" if made is not None else ""
+    return " ".join(filter(None, (START_UP_OPTIONS, shared, given)))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

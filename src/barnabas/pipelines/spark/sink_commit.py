@@ -1,0 +1,119 @@
+"""Exactly once: tasks prepare transactions, the driver commits them, and a replayed batch is known by its traces.
+
+A task owns the transactional id barnabas.{query}.{sink}.{task}, whatever the attempt. It
+1. begins, which ends what a former attempt, run or driver left under that id and shuts it out;
+2. reads the offset that the group of the same name committed on the anchor topic: the batch last written, plus one.
+   As it was committed in the same transaction as the batch's rows, either both are there or neither is;
+3. if that is this batch, writes nothing, and reports the digest of the rows beside the one that was committed;
+4. else writes the rows and adds the offset of this batch with their digest, and leaves the transaction open.
+
+The driver commits them in the order of the tasks, each after the one before was accepted. So what is committed of a
+batch at any moment are its first tasks. In a replay
+- every task that finds its batch committed with the same digest is done, the others are written again. This holds for
+  any number of tasks, because the rows of the batch as a whole are the same;
+- if a digest differs, rows moved between tasks or are other rows. All tasks that committed this batch are then summed
+  up and compared with the sum of the replay: equal sums mean that everything had been written and rows only moved;
+- anything else is a query that is not deterministic, and fails: nobody can say what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.client.errors import ClientError, Refused
+from barnabas.pipelines.spark.sink_link import Link
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace
+from barnabas.pipelines.spark.sink_options import SinkOptions
+from barnabas.pipelines.spark.sink_transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
+
+log = logging.getLogger("barnabas.spark.sink")
+
+
+def to_commit(messages: Sequence[Message], committed: Callable[[int], Digest | None]) -> list[Prepared]:
+    """The transactions that make the batch complete, in the order of committing. `committed` tells what a task of a
+    number that is not among the messages has committed of this very batch, in whatever run."""
+    by_task = {one.turn.task: one for one in messages}
+    prepared = [one for _, one in sorted(by_task.items()) if isinstance(one, Prepared)]
+    skipped = [one for one in messages if isinstance(one, Skipped)]
+    if all(one.committed == one.digest for one in skipped):
+        return prepared
+    written = Digest()
+    task = 0
+    while True:
+        now = by_task.get(task)
+        before = committed(task) if now is None else now.committed if isinstance(now, Skipped) else None
+        if before is None:
+            break
+        written += before
+        task += 1
+    if written == sum((one.digest for one in messages), Digest()):
+        return []
+    rows = sum(one.digest.rows for one in messages)
+    raise SinkError(
+        f"{skipped[0].turn.what} is not deterministic: {task} tasks had committed {written.rows} rows of it, and its "
+        f"replay, {len(messages)} tasks with {rows} rows in all, does not contain them as they were. Nothing more was "
+        "written. Sources must give the same rows again, sinks of one query need different sinkNames, and a batch that "
+        "was interrupted must be replayed with the settings it had"
+    )
+
+
+def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOptions) -> None:
+    transactions = link.transactions
+    turn = messages[0].turn
+
+    def committed(task: int) -> Digest | None:
+        at = (options.anchor_topic, 0)
+        last: CommittedOffset | None = transactions.committed_offset(f"{turn.prefix}{task}", at)
+        if last is None or turn.batch is None or last.offset != turn.batch + 1:
+            return None
+        return Trace.parse(last.metadata).digest
+
+    if turn.batch is not None and any(isinstance(one, Skipped) or one.first_of_run for one in messages):
+        end_leftovers(transactions, turn.prefix, len(messages), options.transaction_timeout_ms)
+    chosen = to_commit(messages, committed)
+    for ready in chosen:
+        try:
+            transactions.end(ready.transaction, commit=True)
+        except Refused as refused:
+            raise _why_not(ready, refused, options) from refused
+    if not chosen:
+        abort_prepared(messages, link)
+
+
+def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:
+    for one in messages:
+        if isinstance(one, Prepared):
+            abort_quietly(link.transactions, one.transaction)
+
+
+def end_leftovers(transactions: TransactionalProducer, prefix: str, tasks: int, timeout_ms: int) -> None:
+    """What a dead driver left open under numbers that no task has now would hide later records until it times out."""
+    for transactional_id in transactions.open_transactions(prefix):
+        number = transactional_id.removeprefix(prefix)
+        if number.isdigit() and int(number) >= tasks:
+            transactions.begin(transactional_id, timeout_ms)
+
+
+def _why_not(one: Prepared, refused: Refused, options: SinkOptions) -> Exception:
+    if refused.code not in FENCED:
+        return refused
+    elapsed_ms = int((time.time() - one.began_s) * 1000)
+    if elapsed_ms >= options.transaction_timeout_ms:
+        return SinkError(
+            f"{one.turn.what} took {elapsed_ms} ms, longer than its transactions live "
+            f"({options.transaction_timeout_ms} ms), and task {one.turn.task} of it was not written: make batches "
+            "smaller, or raise kafka.transaction.timeout.ms (up to 15 minutes)"
+        )
+    return SinkError(
+        f"task {one.turn.task} of {one.turn.what} was not written: another attempt or another run of the query shut it "
+        f"out ({refused.code.name})"
+    )
+
+
+def abort_quietly(transactions: TransactionalProducer, transaction: Transaction) -> None:
+    try:
+        transactions.end(transaction, commit=False)
+    except ClientError as error:  # it ends by itself when it times out, or has been ended
+        log.info("%s was not aborted: %s", transaction.transactional_id, error)

@@ -1,0 +1,96 @@
+"""How a replayed batch is told from the one that was committed: the number of its rows, and a hash that does not
+depend on their order nor on how they were cut into Arrow batches.
+
+A row's hash is a polynomial in its eight-byte words; all rows of a batch are summed with one table of powers, and what
+a row's place in that table contributes is divided out (the base is odd, hence invertible modulo 2^64). Row hashes are
+mixed and then added up, so digests of parts add up to the digest of the whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from barnabas.pipelines.spark.sink_batches import Columns, field_bytes, join, lengths_of
+from barnabas.pipelines.spark.sink_messages import Digest
+from barnabas.pipelines.spark.sink_murmur2 import spans
+
+Words = npt.NDArray[np.uint64]
+
+BASE = 0x9E3779B97F4A7C15
+WEIGHTS = [np.uint64(odd) for odd in (0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)]
+CHUNK_BYTES = 1 << 22
+
+
+def digest(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Digest:
+    """`topics` holds a number for the topic of each row, `partitions` the partition asked for, -1 for none."""
+    count = len(columns.value)
+    sizes = field_bytes(columns.key) + field_bytes(columns.value) + field_bytes(columns.headers)
+    running = np.cumsum(sizes)
+    total = Digest()
+    start = 0
+    while start < count:
+        before = int(running[start - 1]) if start else 0
+        end = max(int(np.searchsorted(running, before + CHUNK_BYTES, side="right")), start + 1)
+        part = Columns(*(None if column is None else column.slice(start, end - start) for column in columns))
+        hashes = row_hashes(part, topics[start:end], partitions[start:end])
+        total += Digest(end - start, int(hashes.sum(dtype=np.uint64)))
+        start = end
+    return total
+
+
+def row_hashes(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Words:
+    count = len(columns.value)
+    contents = [column for column in columns if column is not None]
+    sizes = sum(field_bytes(column) for column in contents)
+    padding = paddings().take(pa.array(-sizes & 7))
+    offsets, data = spans(join([*contents, padding]))
+    words = data[: int(offsets[-1])].view(np.uint64)
+    places = offsets[:-1] >> 3
+    with np.errstate(over="ignore"):
+        hashes = np.zeros(count, np.uint64)
+        filled = np.flatnonzero(sizes)
+        if len(filled):
+            powers, inverses = power_tables(len(words))
+            terms = (words ^ words >> np.uint64(29)) * powers[: len(words)]
+            hashes[filled] = np.add.reduceat(terms, places[filled]) * inverses[places[filled]]
+        fields: list[Any] = [lengths_of(columns.key, count), lengths_of(columns.value, count), partitions, topics]
+        for field, weight in zip(fields, WEIGHTS, strict=True):
+            hashes = mixed(hashes + field.astype(np.uint64) * weight)
+    return hashes
+
+
+def mixed(hashes: Words) -> Words:
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= np.uint64(BASE)
+    hashes ^= hashes >> np.uint64(29)
+    return hashes
+
+
+def topic_number(topic: str) -> int:
+    name = topic.encode()
+    return zlib.crc32(name) << 32 | zlib.adler32(name)
+
+
+@functools.cache
+def paddings() -> pa.Array:
+    return pa.array([b"\0" * count for count in range(8)], pa.binary())
+
+
+_tables: list[tuple[Words, Words]] = []
+
+
+def power_tables(count: int) -> tuple[Words, Words]:
+    """Powers of the base and of its inverse, at least `count` of them."""
+    if not _tables or len(_tables[0][0]) < count:
+        size = max(1 << count.bit_length(), CHUNK_BYTES // 4)
+        with np.errstate(over="ignore"):
+            bases = (BASE, pow(BASE, -1, 1 << 64))
+            powers, inverses = (np.cumprod(np.full(size, base, np.uint64), dtype=np.uint64) for base in bases)
+        _tables[:] = [(powers, inverses)]
+    return _tables[0]

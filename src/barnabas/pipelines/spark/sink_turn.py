@@ -1,0 +1,98 @@
+"""One task's turn of an exactly-once sink; the protocol is told in sink_commit.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from barnabas.client.errors import Refused
+from barnabas.pipelines.spark.sink_columns import rows_of
+from barnabas.pipelines.spark.sink_commit import abort_quietly
+from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink_options import SinkOptions
+from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink_transactions import Transaction
+from barnabas.pipelines.spark.sink_writer import TaskWriter, digest_of
+from barnabas.wire.errors import ErrorCode
+
+ANCHOR_PATIENCE_S = 10.0
+
+
+def write_turn(
+    turn: Turn, batches: Iterable[pa.RecordBatch], rules: RowRules, link: Link, options: SinkOptions
+) -> Message:
+    began_s = time.time()
+    transactions = link.transactions
+    transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
+    last = None
+    if turn.batch is not None:
+        last = transactions.committed_offset(turn.transactional_id, (options.anchor_topic, 0))
+    trace = None if last is None else Trace.parse(last.metadata)
+    if turn.batch is not None and last is not None and last.offset > turn.batch:
+        if last.offset > turn.batch + 1:
+            raise SinkError(
+                f"{turn.what} is to be written, and batch {last.offset - 1} has been already: the checkpoint is older "
+                f"than the output, or two queries or sinks share a name"
+            )
+        assert trace is not None
+        return Skipped(turn, trace.digest, sum((digest_of(rows) for rows in rows_of(batches, rules)), Digest()))
+    try:
+        found = _fill(transaction, turn, batches, rules, link, options)
+    except BaseException:
+        abort_quietly(transactions, transaction)
+        raise
+    first_of_run = trace is None or not turn.run or trace.run != turn.run
+    return Prepared(turn, transaction, found, began_s, first_of_run)
+
+
+def _fill(
+    transaction: Transaction,
+    turn: Turn,
+    batches: Iterable[pa.RecordBatch],
+    rules: RowRules,
+    link: Link,
+    options: SinkOptions,
+) -> Digest:
+    transactions = link.transactions
+    writer = TaskWriter(
+        link,
+        options,
+        identity=ProducerIdentity(transaction.producer_id, transaction.epoch),
+        transactional_id=transaction.transactional_id,
+        announce=lambda partitions: transactions.add_partitions(transaction, partitions),
+        first=turn.task + (turn.batch or 0),
+    )
+    found = Digest()
+    try:
+        for rows in rows_of(batches, rules):
+            found += digest_of(rows)
+            writer.write(rows)
+        writer.flush()
+    finally:
+        writer.close()
+    if turn.batch is not None:
+        _leave_trace(transaction, turn, found, link, options)
+    return found
+
+
+def _leave_trace(transaction: Transaction, turn: Turn, found: Digest, link: Link, options: SinkOptions) -> None:
+    assert turn.batch is not None
+    deadline = time.monotonic() + ANCHOR_PATIENCE_S
+    while True:
+        try:
+            link.transactions.add_offset(
+                transaction,
+                turn.transactional_id,
+                (options.anchor_topic, 0),
+                turn.batch + 1,
+                str(Trace(found, turn.run)),
+            )
+            return
+        except Refused as refused:
+            if refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline:
+                raise
+        link.create_topic(options.anchor_topic)
+        time.sleep(0.05)

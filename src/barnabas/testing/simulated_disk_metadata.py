@@ -1,0 +1,169 @@
+"""One seed, several lives of the metadata of a cluster on a disk that forgets; `MetadataStory(seed, directory).run()`.
+
+Each life formats or opens the directory with the node's own code, becomes the leader of a new epoch, creates and
+deletes topics, rolls and snapshots, until the power goes or the node stops. After each start the image must be the one
+after some number of the decisions taken so far, all that were answered included, and the cluster must be the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from barnabas.core.decision import Decision
+from barnabas.core.metadata.state import Endpoint, MetadataImage
+from barnabas.node.metadata import (
+    Controller,
+    MetadataLogConfig,
+    Registration,
+    SnapshotPolicy,
+    StartError,
+    claim_directories,
+    open_controller,
+)
+from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.log_dir import LogDir
+from barnabas.testing.simulated_disk import Crash
+from barnabas.testing.simulated_disk_calls import SimulatedDisk
+from barnabas.testing.simulated_disk_threads import SimulatedThreads
+from barnabas.wire.errors import KafkaError
+from barnabas.wire.records import metadata as wire
+from barnabas.wire.schema import Record
+from barnabas.wire.uuids import Uuid
+
+NOW_MS = 1_700_000_000_000
+LIVES_MAX = 4
+TOPICS_MAX = 12
+BROKER = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+CONTROLLER = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+
+State = dict[str, Uuid]  # topics by name
+
+
+@dataclass(slots=True)
+class Decisions:
+    """What was decided, in order: the state after each, and how many of them were answered."""
+
+    states: list[State] = field(default_factory=lambda: [{}])
+    answered: int = 0
+
+    def check(self, image: MetadataImage) -> None:
+        found: State = {name: topic.topic_id for name, topic in image.topics.items()}
+        candidates = [number for number in range(self.answered, len(self.states)) if self.states[number] == found]
+        assert candidates, f"the image has {sorted(found)}, expected {sorted(self.states[self.answered])} or later"
+        self.states = [found]
+        self.answered = 0
+
+
+class MetadataStory:
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.random = Random(seed)
+        self.directory = directory
+        self.decisions = Decisions()
+        self.cluster_id = ""
+        self.epoch = 0
+        self.now_ms = NOW_MS
+        self.made = 0
+        self.disk: SimulatedDisk
+        self.lives: list[list[str]] = []
+
+    def run(self) -> None:
+        root = self.directory / "life-0"
+        root.mkdir()
+        for life in range(1, self.random.randint(2, LIVES_MAX) + 1):
+            self._live(root)
+            root = self.directory / f"life-{life}"
+            self.disk.after_crash(root)
+        self._live(root, check_only=True)
+
+    def _live(self, root: Path, *, check_only: bool = False) -> None:
+        random = self.random
+        crash_after = random.randint(0, random.choice((30, 100, 300)))
+        fail_at = random.randint(0, crash_after) if random.random() < 0.15 else -1
+        if check_only:
+            crash_after, fail_at = 1 << 30, -1
+        self.disk = SimulatedDisk(root, random, crash_after=crash_after, fail_at=fail_at)
+        self.lives.append(self.disk.history)
+        threads = SimulatedThreads(self.disk, random)
+        with self.disk.installed(), threads.installed():
+            try:
+                threads.run(self._life(root / "data", check_only))
+            except Crash:
+                self.disk.pull_the_plug()
+            except (KafkaError, OSError, StartError):
+                if self.disk.failed is None:
+                    raise
+
+    async def _life(self, path: Path, check_only: bool) -> None:
+        log_dir = LogDir(str(path), handles=FileHandles())
+        controller = self._open(log_dir)
+        self.decisions.check(controller.image)
+        log_dir.begin()
+        await controller.activate(
+            Registration(
+                incarnation_id=Uuid(self.random.randbytes(16)),
+                broker_endpoints=[BROKER],
+                controller_endpoints=[CONTROLLER],
+                log_dirs=[controller.directory_id],
+            )
+        )
+        assert controller.epoch > self.epoch, f"epoch {controller.epoch} was given before"
+        self.epoch = controller.epoch
+        if not check_only:
+            await self._decide(controller)
+        await controller.stop()
+        await log_dir.close(clean=controller.failure is None)
+
+    def _open(self, log_dir: LogDir) -> Controller:
+        cluster_id = claim_directories(
+            [log_dir], log_dir, node_id=1, cluster_id=None, controller_endpoints=[CONTROLLER], now_ms=self.now_ms
+        )
+        assert self.cluster_id in ("", cluster_id), f"cluster {self.cluster_id} has become {cluster_id}"
+        self.cluster_id = cluster_id
+        assert log_dir.directory_id is not None
+        return open_controller(
+            Path(log_dir.path),
+            node_id=1,
+            directory_id=log_dir.directory_id,
+            clock=lambda: self.now_ms,
+            log_config=MetadataLogConfig(segment_bytes=self.random.choice((16_000, 1 << 20))),
+            snapshots=SnapshotPolicy(max_bytes_between=self.random.choice((400, 2000, 1 << 20)), max_interval_ms=0),
+        )
+
+    async def _decide(self, controller: Controller) -> None:
+        waiting: set[asyncio.Task[None]] = set()
+        for _ in range(self.random.choice((3, 15, 50))):
+            self.now_ms += self.random.randint(0, 100)
+            waiting.add(asyncio.get_running_loop().create_task(self._submit(controller)))
+            for _ in range(self.random.choice((0, 1, 20))):
+                await asyncio.sleep(0)
+            if self.random.random() < 0.3:
+                await asyncio.gather(*waiting)
+                waiting.clear()
+        await asyncio.gather(*waiting)
+
+    async def _submit(self, controller: Controller) -> None:
+        number = 0
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            nonlocal number
+            state = {name: topic.topic_id for name, topic in image.topics.items()}
+            records = self._change(state)
+            self.decisions.states.append(state)
+            number = len(self.decisions.states) - 1
+            return Decision(records, None)
+
+        await controller.submit(decide)
+        self.decisions.answered = max(self.decisions.answered, number)
+
+    def _change(self, state: State) -> list[Record]:
+        if state and self.random.random() < len(state) / TOPICS_MAX:
+            name = self.random.choice(sorted(state))
+            return [wire.RemoveTopicRecord(topic_id=state.pop(name))]
+        self.made += 1
+        name = f"topic{self.made}" + "x" * self.random.choice((0, 100))
+        state[name] = topic_id = Uuid(self.random.randbytes(16))
+        partition = wire.PartitionRecord(topic_id=topic_id, replicas=[1], isr=[1], leader=1)
+        return [wire.TopicRecord(name=name, topic_id=topic_id), partition]

@@ -1,0 +1,86 @@
+"""The sink's sender, without Spark: order and number hold when the node dies under it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import BrokerUnreachable
+from barnabas.client.fetcher import Fetcher, FetchSettings
+from barnabas.client.records import iterate_records
+from barnabas.client.settings import ClientSettings
+from barnabas.pipelines.spark.sink_link import Link
+from barnabas.pipelines.spark.sink_sender import BatchSender
+from barnabas.testing import Node
+from barnabas.wire.batch import Record, build_batch
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with Node() as node:
+        yield node
+
+
+@pytest.fixture
+def cluster(node: Node) -> Iterator[Cluster]:
+    properties = {"bootstrap.servers": node.bootstrap_servers, "retry.backoff.ms": "20"}
+    with Cluster(ClientSettings.from_properties(properties)) as cluster:
+        yield cluster
+
+
+def values(cluster: Cluster, topic: str, partition: int) -> list[int]:
+    end = cluster.list_offsets({(topic, partition): -1})[topic, partition].offset
+    found: list[int] = []
+    with Fetcher(cluster, FetchSettings(max_wait_ms=100)) as fetcher:
+        fetcher.assign({(topic, partition): 0})
+        while fetcher.positions[topic, partition] < end:
+            for fetched in fetcher.poll(1_000):
+                found += [int(record.value or b"-1") for record in iterate_records(fetched)]
+    return found
+
+
+def test_batches_are_there_once_and_in_order_although_the_node_is_killed_under_way(
+    node: Node, cluster: Cluster
+) -> None:
+    node.create_topic("t", partitions=2)
+    link = Link({"bootstrap.servers": node.bootstrap_servers})
+    identity = link.identity()
+    link.close()
+    sender = BatchSender(cluster, request_bytes_max=10_000)
+    killer = threading.Timer(0.3, lambda: (node.kill(), node.start()))
+    killer.start()
+    number = 0
+    while killer.is_alive() or number < 500:
+        for partition in (0, 1):
+            batch = build_batch(
+                [Record(0, time.time_ns() // 1_000_000, None, b"%d" % number)],
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=number,
+            )
+            sender.send("t", partition, batch)
+        sender.push()
+        number += 1
+        time.sleep(0.002)
+    killer.join()
+    sender.flush()
+    for partition in (0, 1):
+        assert values(cluster, "t", partition) == list(range(number))
+
+
+def test_a_node_that_stays_away_is_given_up(node: Node) -> None:
+    node.create_topic("t")
+    properties = {"bootstrap.servers": node.bootstrap_servers, "default.api.timeout.ms": "300"}
+    with Cluster(ClientSettings.from_properties(properties)) as cluster:
+        sender = BatchSender(cluster, delivery_timeout_ms=300)
+        batch = build_batch([Record(0, time.time_ns() // 1_000_000, None, b"x")])
+        sender.send("t", 0, batch)
+        sender.flush()
+        node.kill()
+        sender.send("t", 0, batch)
+        with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{node.port} cannot be reached: connection refused"):
+            sender.flush()

@@ -1,0 +1,301 @@
+"""The exactly-once protocol without Spark: what tasks and the driver do around every place where one may die."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.client.cluster import Cluster
+from barnabas.pipelines.spark.sink_commit import abort_prepared, commit_prepared
+from barnabas.pipelines.spark.sink_link import Link
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Turn
+from barnabas.pipelines.spark.sink_options import SinkOptions
+from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink_turn import write_turn
+from barnabas.testing import Node, reference
+
+numbers = itertools.count(1)
+PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+
+
+@pytest.fixture(scope="module", params=["barnabas", "apache"])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "barnabas":
+        with Node(PROPERTIES) as node:
+            yield node.bootstrap_servers
+        return
+    if reason := reference.available():
+        pytest.skip(f"the reference is not available: {reason}")
+    with reference.ApacheKafka(properties={"node.id": "1", **PROPERTIES}) as kafka:
+        yield kafka.bootstrap_servers
+
+
+class Query:
+    """A query with its sink: its runs are links of their own, its batches are lists of rows for each task."""
+
+    def __init__(self, servers: str, **options: str) -> None:
+        self.topic = f"out-{next(numbers)}"
+        self.prefix = f"barnabas.query-{self.topic}.sink."
+        self.options = SinkOptions.parse(
+            {"kafka.bootstrap.servers": servers, "exactlyOnce": "true", "topic": self.topic, **options}
+        )
+        self.rules = RowRules(self.topic, ("key", "value"))
+        self.link = Link(self.options.properties)
+        self.runs = itertools.count(1)
+        self.run = "run-0"
+        self._create(servers)
+
+    def _create(self, servers: str) -> None:
+        from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+        topic = CreatableTopic(name=self.topic, num_partitions=3, replication_factor=1)
+        made = self.link.cluster.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        assert made.topics[0].error_code == 0
+
+    def restart(self) -> None:
+        self.link.close()
+        self.link = Link(self.options.properties)
+        self.run = f"run-{next(self.runs)}"
+
+    def task(self, batch: int, task: int, rows: list[str]) -> Message:
+        columns = {"key": [row[:1].encode() for row in rows], "value": [row.encode() for row in rows]}
+        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+        turn = Turn(self.prefix, task, batch, self.run)
+        return write_turn(turn, [pa.RecordBatch.from_pydict(columns, schema)], self.rules, self.link, self.options)
+
+    def tasks(self, batch: int, *rows: list[str]) -> list[Message]:
+        return [self.task(batch, number, each) for number, each in enumerate(rows)]
+
+    def commit(self, messages: list[Message]) -> None:
+        commit_prepared(messages, self.link, self.options)
+
+    def end(self, message: Message) -> None:
+        assert isinstance(message, Prepared)
+        self.link.transactions.end(message.transaction, commit=True)
+
+    def write(self, batch: int, *rows: list[str]) -> None:
+        self.commit(self.tasks(batch, *rows))
+
+    def output(self) -> list[str]:
+        """The committed rows, sorted, once nothing open hides any."""
+        return read_committed(self.link.cluster, self.topic, wait=True)
+
+
+def read_committed(cluster: Cluster, topic: str, *, wait: bool) -> list[str]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    ends = {(topic, number): -1 for number in cluster.topic(topic).partitions}
+    deadline = time.monotonic() + 20
+    while True:
+        latest = cluster.list_offsets(ends)
+        stable = cluster.list_offsets(ends, isolation="read_committed")
+        if latest == stable or not wait:
+            break
+        assert time.monotonic() < deadline, "an open transaction hides the end of the topic"
+        time.sleep(0.02)
+    host, port = cluster.settings.bootstrap_servers[0]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"{host}:{port}",
+            "group.id": "readers",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for _, number in ends])
+    found, at_end = [], set()
+    while len(at_end) < len(ends):
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            at_end.add(message.partition())
+        else:
+            found.append(message.value().decode())
+    consumer.close()
+    return sorted(found)
+
+
+@pytest.fixture
+def query(servers: str) -> Iterator[Query]:
+    query = Query(servers)
+    yield query
+    query.link.close()
+
+
+def test_batches_one_after_the_other(query: Query) -> None:
+    query.write(0, ["a", "b"], ["c"])
+    query.write(1, ["d"], [])
+    query.write(2, [], ["e"])
+    assert query.output() == ["a", "b", "c", "d", "e"]
+
+
+def test_nothing_is_seen_before_the_driver_commits(query: Query) -> None:
+    messages = query.tasks(0, ["a"], ["b"])
+    assert read_committed(query.link.cluster, query.topic, wait=False) == []
+    query.commit(messages)
+    assert query.output() == ["a", "b"]
+
+
+def test_a_run_that_died_after_its_tasks_began(query: Query) -> None:
+    for task in (0, 1):
+        query.link.transactions.begin(f"{query.prefix}{task}", 60_000)
+    query.restart()
+    query.write(0, ["a"], ["b"])
+    assert query.output() == ["a", "b"]
+
+
+def test_a_run_that_died_when_all_tasks_had_written(query: Query) -> None:
+    query.tasks(0, ["a"], ["b"])
+    query.restart()
+    query.write(0, ["a"], ["b"])
+    assert query.output() == ["a", "b"]
+
+
+def test_a_run_that_died_between_two_commits(query: Query) -> None:
+    query.write(0, ["x"], ["y"])
+    messages = query.tasks(1, ["a", "b"], ["c"], ["d"])
+    query.end(messages[0])
+    query.restart()
+    replay = query.tasks(1, ["b", "a"], ["c"], ["d"])
+    assert isinstance(replay[0], Skipped)
+    assert isinstance(replay[1], Prepared)
+    query.commit(replay)
+    assert query.output() == ["a", "b", "c", "d", "x", "y"]
+
+
+def test_a_run_that_died_after_the_last_commit(query: Query) -> None:
+    for message in query.tasks(0, ["a"], ["b"]):
+        query.end(message)
+    query.restart()
+    query.write(0, ["a"], ["b"])
+    query.restart()
+    query.write(0, ["a"], ["b"])
+    query.write(1, ["c"], [])
+    assert query.output() == ["a", "b", "c"]
+
+
+def test_an_attempt_shuts_out_the_one_before(query: Query) -> None:
+    first = query.task(0, 0, ["a"])
+    second = query.task(0, 0, ["a"])
+    with pytest.raises(SinkError, match=r"task 0 of batch 0 of .* another attempt or another run"):
+        query.commit([first])
+    query.commit([second])
+    assert query.output() == ["a"]
+
+
+def test_a_driver_that_was_thought_dead_commits_nothing_of_a_replayed_batch(query: Query) -> None:
+    old_messages, old_link = query.tasks(0, ["a"], ["b"]), query.link
+    query.link, query.run = Link(query.options.properties), "run-1"
+    new_messages = query.tasks(0, ["a"], ["b"])
+    with pytest.raises(SinkError, match="shut it out"):
+        commit_prepared(old_messages, old_link, query.options)
+    old_link.close()
+    query.commit(new_messages)
+    assert query.output() == ["a", "b"]
+
+
+def test_other_rows_in_a_replay_are_refused_and_nothing_more_is_written(query: Query) -> None:
+    messages = query.tasks(3, ["a"], ["b"])
+    query.end(messages[0])
+    query.restart()
+    replay = query.tasks(3, ["A"], ["b"])
+    with pytest.raises(SinkError, match=r"batch 3 of barnabas\..* is not deterministic: 1 tasks had committed 1 rows"):
+        query.commit(replay)
+    abort_prepared(replay, query.link)
+    assert query.output() == ["a"]
+
+
+def test_fewer_tasks_take_over_what_was_open(query: Query) -> None:
+    query.tasks(0, ["a"], ["b"], ["c"], ["d"])
+    query.restart()
+    query.write(0, ["a", "b"], ["c", "d"])
+    assert query.output() == ["a", "b", "c", "d"]
+
+
+def test_more_tasks_take_over_what_was_open(query: Query) -> None:
+    query.tasks(0, ["a", "b"], ["c", "d"])
+    query.restart()
+    query.write(0, ["a"], ["b"], ["c"], ["d"])
+    assert query.output() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("replay", [[["a", "b", "c"]], [["b"], ["a"], ["c"], []], [["c"], ["a", "b"]]])
+def test_a_batch_that_was_committed_whole_stays_so_however_its_rows_are_dealt(
+    query: Query, replay: list[list[str]]
+) -> None:
+    for message in query.tasks(0, ["a"], ["b", "c"]):
+        query.end(message)
+    query.restart()
+    query.write(0, *replay)
+    query.write(1, ["d"])
+    assert query.output() == ["a", "b", "c", "d"]
+
+
+def test_other_tasks_for_half_a_batch_are_refused(query: Query) -> None:
+    messages = query.tasks(0, ["a", "b"], ["c"])
+    query.end(messages[0])
+    query.restart()
+    with pytest.raises(SinkError, match="not deterministic"):
+        query.write(0, ["a"], ["b"], ["c"])
+    query.restart()
+    query.write(0, ["a", "b"], [], ["c"])
+    assert query.output() == ["a", "b", "c"]
+
+
+def test_a_checkpoint_that_is_older_than_the_output_is_refused(query: Query) -> None:
+    for batch in range(3):
+        query.write(batch, [str(batch)])
+    query.restart()
+    with pytest.raises(SinkError, match=r"batch 1 of .* batch 2 has been already: the checkpoint is older"):
+        query.write(1, ["1"])
+    assert query.output() == ["0", "1", "2"]
+
+
+def test_a_batch_that_outlives_its_transactions_says_so_and_is_replayed(servers: str) -> None:
+    query = Query(servers, **{"kafka.transaction.timeout.ms": "400"})
+    messages = query.tasks(0, ["a"], ["b"])
+    deadline = time.monotonic() + 20
+    while query.link.transactions.open_transactions(query.prefix):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with pytest.raises(
+        SinkError, match=r"longer than its transactions live \(400 ms\).*kafka\.transaction\.timeout\.ms"
+    ):
+        query.commit(messages)
+    query.restart()
+    query.write(0, ["a"], ["b"])
+    assert query.output() == ["a", "b"]
+    query.link.close()
+
+
+def test_a_task_that_fails_takes_its_rows_back(query: Query) -> None:
+    def batches() -> Iterator[Any]:
+        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+        yield pa.RecordBatch.from_pydict({"key": [b"k"] * 20_000, "value": [bytes(100)] * 20_000}, schema)
+        raise RuntimeError("the rows ran out")
+
+    with pytest.raises(RuntimeError, match="ran out"):
+        write_turn(Turn(query.prefix, 0, 0, query.run), batches(), query.rules, query.link, query.options)
+    assert query.link.transactions.open_transactions(query.prefix) == []
+    assert query.output() == []
+
+
+def test_a_write_outside_of_queries_leaves_no_trace(query: Query) -> None:
+    turn = Turn(f"barnabas.write.{query.topic}.", 0, None)
+    schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+    batch = pa.RecordBatch.from_pydict({"key": [None], "value": [b"a"]}, schema)
+    message = write_turn(turn, [batch], query.rules, query.link, query.options)
+    assert isinstance(message, Prepared)
+    assert message.digest.rows == 1
+    query.commit([message])
+    assert query.output() == ["a"]
+    assert query.link.transactions.committed_offset(turn.transactional_id, (query.options.anchor_topic, 0)) is None
+    assert message.digest != Digest()

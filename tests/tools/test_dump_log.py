@@ -1,0 +1,96 @@
+"""Kafka's dump tool and ours read the same files, and print the same.
+
+With BARNABAS_GOLDEN=all those of Apache Kafka too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.testing import reference
+
+from .clusters import cluster, our_tool
+from .many_tools import ManyTools
+
+DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+
+
+@pytest.fixture(scope="module")
+def kafkas_tools() -> Iterator[ManyTools]:
+    if reason := reference.available():
+        pytest.skip(f"the reference is not available: {reason}")
+    tools = ManyTools()
+    yield tools
+    tools.close()
+
+
+@pytest.mark.parametrize(
+    "where", ["our node", *(["Apache Kafka"] if os.environ.get("BARNABAS_GOLDEN") == "all" else [])]
+)
+def test_every_file_of_a_node_is_dumped_as_kafkas_tool_dumps_it(where: str, kafkas_tools: ManyTools) -> None:
+    with cluster(where, {"log.segment.bytes": "1048576", "log.index.interval.bytes": "1"}) as running:
+        _fill(running.bootstrap_servers)
+        running.stop()
+        files = _files(Path(running.data_dir))
+        assert {path.suffix for path in files} >= {".log", ".index", ".timeindex", ".checkpoint", ".txnindex"}
+        for path in files:
+            for options in _options(path):
+                arguments = ["--files", str(path), *options]
+                theirs = kafkas_tools.run("kafka-dump-log", arguments, None)
+                ours = our_tool("kafka-dump-log", arguments, None)
+                assert ours[0].splitlines() == theirs[0].splitlines(), arguments
+                assert (ours[1].splitlines(), ours[2]) == (theirs[1].splitlines(), theirs[2]), arguments
+
+
+def _options(path: Path) -> list[list[str]]:
+    if path.suffix in (".index", ".timeindex"):
+        return [[], ["--verify-index-only"], ["--index-sanity-check"]]
+    topic = "__cluster_metadata" if path.suffix == ".checkpoint" else path.parent.name.rpartition("-")[0]
+    if topic in DECODERS:
+        return [[DECODERS[topic]]]
+    return [[], ["--print-data-log"], ["--print-data-log", "--skip-record-metadata"], ["--deep-iteration"]]
+
+
+def _files(data_dir: Path) -> list[Path]:
+    """Files that hold something; of topics with many partitions the few that are used."""
+    suffixes = (".log", ".index", ".timeindex", ".checkpoint", ".snapshot", ".txnindex")
+    found = [path for path in sorted(data_dir.rglob("*")) if path.suffix in suffixes and path.stat().st_size]
+    return [path for path in found if path.suffix != ".timeindex" or path.with_suffix(".index").exists()]
+
+
+def _fill(bootstrap: str) -> None:
+    _send(bootstrap, {"compression.type": "none"}, headers=[("h1", b"v1"), ("h2", None)])
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        _send(bootstrap, {"compression.type": codec}, headers=[])
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
+    producer.init_transactions()
+    for ending in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("orders", b"in a transaction")
+        producer.flush()
+        ending()
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    message: Any = None
+    while message is None or message.error():
+        message = consumer.poll(10)
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
+def _send(bootstrap: str, config: dict[str, str], headers: list[tuple[str, bytes | None]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "enable.idempotence": True, **config})
+    for number in range(3):
+        producer.produce("orders", f"value {number} äöü", key=f"key {number}" if number else None, headers=headers)
+    producer.produce("orders", None, key="gone")
+    producer.flush()

@@ -1,0 +1,105 @@
+"""TLS and SASL settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.errors import InvalidSetting
+from barnabas.client.security import SecuritySettings, parse_jaas, pem_blocks
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nQUJD\nREVG\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nR0hJ\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f'{PLAIN} required username="anna" password="se cret;";', {"username": "anna", "password": "se cret;"}),
+        (f"{PLAIN} required username='anna' password=plain ;", {"username": "anna", "password": "plain"}),
+        (f'{PLAIN} required\n  username="a"\n  password="q\\"b\\\\";\n', {"username": "a", "password": 'q"b\\'}),
+        (f"{PLAIN} required;", {}),
+    ],
+)
+def test_a_login_is_read_as_java_reads_it(text: str, options: dict[str, str]) -> None:
+    assert parse_jaas(text) == options
+
+
+@pytest.mark.parametrize("text", ["", PLAIN, f'{PLAIN} required username="a"', f'{PLAIN} required user name="a";'])
+def test_a_login_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^sasl\.jaas\.config must "):
+        parse_jaas(text)
+
+
+def test_a_login_needs_a_name_and_a_password() -> None:
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": 'a.b.ScramLoginModule required username="anna";',
+    }
+    with pytest.raises(InvalidSetting, match=r"^sasl\.jaas\.config has no password\.$"):
+        SecuritySettings.from_properties(properties)
+    properties["sasl.jaas.config"] = 'a.b.ScramLoginModule required username="anna" password="x";'
+    settings = SecuritySettings.from_properties(properties)
+    assert (settings.mechanism, settings.username, settings.password) == ("SCRAM-SHA-512", "anna", "x")
+    assert settings.uses_sasl
+    assert not settings.uses_tls
+
+
+def test_certificates_on_one_line_get_their_lines_back() -> None:
+    one_line = " ".join((CERTIFICATE + KEY).split("\n"))
+    assert [kind for kind, _ in pem_blocks(one_line)] == ["CERTIFICATE", "PRIVATE KEY"]
+    assert pem_blocks(one_line)[0][1] == "-----BEGIN CERTIFICATE-----\nQUJDREVG\n-----END CERTIFICATE-----"
+
+
+def test_key_and_certificates_come_from_files_or_from_the_properties(tmp_path: Path) -> None:
+    path = tmp_path / "client.pem"
+    path.write_text(KEY + CERTIFICATE)
+    from_file = SecuritySettings.from_properties(
+        {"security.protocol": "SSL", "ssl.keystore.location": str(path), "ssl.keystore.type": "PEM"}
+    )
+    inline = SecuritySettings.from_properties(
+        {"security.protocol": "SSL", "ssl.keystore.key": KEY, "ssl.keystore.certificate.chain": CERTIFICATE}
+    )
+    assert from_file == inline
+    assert (inline.trusted_certificates, inline.verify_host_name) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        (
+            {"ssl.truststore.location": "trust.jks"},
+            r"ssl\.truststore\.type is JKS, which only Java reads: set it to PEM",
+        ),
+        (
+            {"ssl.keystore.location": "k.p12", "ssl.keystore.type": "PKCS12"},
+            r"ssl\.keystore\.type is PKCS12, which only Java reads",
+        ),
+        (
+            {"ssl.truststore.location": "/nowhere.pem", "ssl.truststore.type": "PEM"},
+            r"ssl\.truststore\.location is /nowhere\.pem, which cannot be read: No such file or directory\.",
+        ),
+        ({"ssl.truststore.certificates": KEY}, r"ssl\.truststore\.certificates holds no certificate in PEM\."),
+        ({"ssl.keystore.key": KEY}, r"ssl\.keystore\.key has no certificate\."),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, r"ssl\.enabled\.protocols names TLSv1\.1"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_what_to_do(properties: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{sentence}"):
+        SecuritySettings.from_properties({"security.protocol": "SSL"} | properties)
+
+
+def test_certificates_that_are_none_are_found_when_the_context_is_made() -> None:
+    settings = SecuritySettings.from_properties(
+        {"security.protocol": "SSL", "ssl.truststore.certificates": CERTIFICATE}
+    )
+    with pytest.raises(InvalidSetting, match=r"^ssl\.truststore holds no certificate that can be read"):
+        settings.ssl_context()
+    settings = SecuritySettings.from_properties(
+        {"security.protocol": "SSL", "ssl.keystore.key": KEY, "ssl.keystore.certificate.chain": CERTIFICATE}
+    )
+    with pytest.raises(InvalidSetting, match=r"^ssl\.keystore has no private key and certificate that fit"):
+        settings.ssl_context()

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipelines.spark import archive as archives
+from barnabas.pipelines.spark.java import JavaMissing, find_java, java_version
+from barnabas.pipelines.spark.session import JAVA_OPTIONS, settings_for
+
+
+@pytest.fixture(autouse=True)
+def without_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BARNABAS_SPARK_ARCHIVE", "off")
+    monkeypatch.delenv("MASTER", raising=False)
+
+
+def runtime(directory: Path, version: str) -> str:
+    java = directory / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    (directory / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return str(java)
+
+
+def test_on_one_machine_the_session_starts_quickly_and_what_the_user_says_wins() -> None:
+    settings = settings_for(
+        None, {"spark.sql.shuffle.partitions": 8, "spark.ui.enabled": True}, submitted=False, quick_start=True
+    )
+    assert settings["spark.master"] == "local[*]"
+    assert settings["spark.sql.shuffle.partitions"] == "8"
+    assert settings["spark.ui.enabled"] == "true"
+    assert settings["spark.speculation"] == "false"
+    assert "-XX:TieredStopAtLevel=1" in settings[JAVA_OPTIONS]
+
+
+def test_java_options_of_the_user_come_behind_ours() -> None:
+    options = settings_for("local[2]", {JAVA_OPTIONS: "-Xss4m"}, submitted=False, quick_start=True)[JAVA_OPTIONS]
+    assert options.endswith(" -Xss4m")
+    plain = settings_for("local[2]", {JAVA_OPTIONS: "-Xss4m"}, submitted=False, quick_start=False)
+    assert plain[JAVA_OPTIONS] == "-Xss4m"
+
+
+def test_on_a_cluster_shuffles_and_the_jvm_are_left_alone() -> None:
+    settings = settings_for("spark://here:7077", {}, submitted=False, quick_start=True)
+    assert settings["spark.master"] == "spark://here:7077"
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert JAVA_OPTIONS not in settings
+    submitted = settings_for(None, {}, submitted=True, quick_start=True)
+    assert "spark.master" not in submitted
+    assert submitted["spark.python.unix.domain.socket.enabled"] == "true"
+
+
+def test_a_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing, match="needs Java 17 or newer, and there is none on the PATH: install one"):
+        find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match="there is none in JAVA_HOME"):
+        find_java()
+    runtime(tmp_path, "11.0.2")
+    with pytest.raises(JavaMissing, match=r"bin/java is Java 11: install one .* or set JAVA_HOME"):
+        find_java()
+
+
+def test_the_version_is_read_where_the_runtime_tells_it(tmp_path: Path) -> None:
+    assert java_version(runtime(tmp_path, "1.8.0_392")) == 8
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"')
+    assert java_version(str(tmp_path / "bin" / "java")) == 21
+    (tmp_path / "release").unlink()
+    assert java_version(str(tmp_path / "bin" / "java")) == 0
+
+
+def test_an_archive_that_could_not_be_made_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tried = []
+
+    def dump(made: Path) -> str | None:
+        tried.append(made)
+        return "no room"
+
+    monkeypatch.delenv("BARNABAS_SPARK_ARCHIVE")
+    monkeypatch.setattr(archives, "archive_path", lambda: tmp_path / "cache" / "spark.jsa")
+    monkeypatch.setattr(archives, "_dump", dump)
+    assert archives.archive() is None
+    assert archives.archive() is None
+    assert len(tried) == 1
+    assert (tmp_path / "cache" / "spark.failed").read_text() == "no room"
+    (tmp_path / "cache" / "spark.jsa").touch()
+    assert archives.archive() == tmp_path / "cache" / "spark.jsa"
