@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 MODE = os.environ.get("BARNABAS_GOLDEN", "")
 LIMIT_S = 10.0
 # Those that run all three ways every time.
-REPRESENTATIVE = {"topics", "configs", "get_offsets"}
+REPRESENTATIVE = {"topics", "configs"}
 STORIES = sorted(path.stem for path in GOLDEN.glob("*.txt"))
 
 
