@@ -4,6 +4,15 @@ const { Kafka, logLevel } = require('kafkajs');
 const [servers, topic, groupId] = process.argv.slice(2);
 const kafka = new Kafka({ clientId: 'story', brokers: [servers], logLevel: logLevel.ERROR });
 const seen = [[], []];
+const read = new Set();
+let inOrder = true;
+
+// A consumer goes up in a partition; one that gets it again may begin anew, but never behind what nobody has read.
+function note(number, partition, offset) {
+  if (offset > 0 && !read.has(`${partition}:${offset - 1}`)) inOrder = false;
+  read.add(`${partition}:${offset}`);
+  seen[number].push(`${partition}:${offset}`);
+}
 
 async function until(condition) {
   const limit = Date.now() + 30000;
@@ -18,7 +27,7 @@ async function consumer(number) {
   const joined = new Promise((resolve) => made.on(made.events.GROUP_JOIN, ({ payload }) => resolve(payload)));
   await made.connect();
   await made.subscribe({ topics: [topic], fromBeginning: true });
-  await made.run({ eachMessage: async ({ partition, message }) => { seen[number].push(`${partition}:${message.offset}`); } });
+  await made.run({ eachMessage: async ({ partition, message }) => note(number, partition, Number(message.offset)) });
   await joined;
   return made;
 }
@@ -54,6 +63,7 @@ async function main() {
   await admin.disconnect();
   console.log(JSON.stringify({
     all: new Set([...seen[0], ...seen[1]]).size,
+    inOrder,
     shared: seen[1].length > 0,
     members: described.groups[0].members.length,
     state: described.groups[0].state,

@@ -57,6 +57,22 @@ def create(servers: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(WAIT_S)
 
 
+class Order:
+    """What consumers have read: each goes up in a partition, one by one, as long as it keeps it. One that gets it again
+    may begin anew where the last commit was, but never behind what nobody has read."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, int]] = set()
+        self._reached: dict[tuple[str, int], int] = {}
+
+    def read(self, consumer: str, partition: int, offset: int) -> None:
+        last = self._reached.get((consumer, partition))
+        if last is None or offset != last + 1:
+            assert offset == 0 or (partition, offset - 1) in self.seen, f"{consumer} skips to {offset} in {partition}"
+        self._reached[consumer, partition] = offset
+        self.seen.add((partition, offset))
+
+
 class Crew:
     """Workers, their notes, and a producer that runs beside them."""
 
@@ -159,6 +175,12 @@ def test_nothing_is_skipped_while_consumers_come_go_and_crash(tmp_path: Path, to
             crew.hire()
             crew.works(WORKERS)
             seen.append(crew.committed())
+            crew.workers[2].send_signal(signal.SIGSTOP)
+            time.sleep(2)  # past its session time-out
+            crew.works(WORKERS)
+            crew.workers[2].send_signal(signal.SIGCONT)
+            crew.works(2)
+            seen.append(crew.committed())
             node.kill()
             node.start()
             crew.works(WORKERS)
@@ -203,7 +225,7 @@ def test_aiokafka_consumers_share_and_take_over(servers: str, topic: str) -> Non
     create(servers, topic)
 
     async def story() -> None:
-        fill_count, seen = 400, {}
+        fill_count, order, readers = 400, Order(), set()
         options = {"group_id": topic, "auto_offset_reset": "earliest", "enable_auto_commit": False}
         options |= {"bootstrap_servers": servers, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
         first = AIOKafkaConsumer(topic, **options)
@@ -215,15 +237,17 @@ def test_aiokafka_consumers_share_and_take_over(servers: str, topic: str) -> Non
                 await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
         async def consume(consumer: AIOKafkaConsumer, name: str, enough: int) -> None:
-            while len(seen) < enough:
+            while len(order.seen) < enough:
                 for partition, records in (await consumer.getmany(timeout_ms=200)).items():
-                    seen.update({(partition.partition, record.offset): name for record in records})
+                    readers.add(name)
+                    for record in records:
+                        order.read(name, partition.partition, record.offset)
                 if consumer.assignment():
                     with contextlib.suppress(CommitFailedError):  # A rebalance is on.
                         await consumer.commit()
 
         await asyncio.gather(consume(first, "first", fill_count), consume(second, "second", fill_count))
-        assert set(seen.values()) == {"first", "second"}
+        assert readers == {"first", "second"}
         await second.stop()
         async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
             for number in range(100):
@@ -250,11 +274,13 @@ def test_kafka_python_consumers_share_and_take_over(servers: str, topic: str, as
             heartbeat_interval_ms=200,
         )
 
-    seen: set[tuple[int, int]] = set()
+    order = Order()
+    seen = order.seen
 
     def poll(each: KafkaConsumer) -> None:
         for partition, records in each.poll(timeout_ms=100).items():
-            seen.update((partition.partition, record.offset) for record in records)
+            for record in records:
+                order.read(str(id(each)), partition.partition, record.offset)
 
     first = consumer()
     until(lambda: poll(first) or len(seen) == 200, "the first consumer")  # type: ignore[func-returns-value]
@@ -331,6 +357,7 @@ def test_kafkajs_consumers_share_and_take_over(servers: str, topic: str, modules
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout.splitlines()[-1]) == {
         "all": 300,
+        "inOrder": True,
         "shared": True,
         "members": 2,
         "state": "Stable",

@@ -34,6 +34,7 @@ PROPERTIES = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "3600000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 
 

@@ -204,6 +204,19 @@ def test_ends_of_somebody_else(producer: Stage, version: int) -> None:
     describe(producer)
 
 
+@pytest.mark.parametrize(("version", "committed"), [(4, True), (4, False), (5, True), (5, False)])
+def test_a_transaction_that_has_run_out_of_time_cannot_be_ended(stage: Stage, version: int, committed: bool) -> None:
+    stage.init()
+    epoch = stage.same_init(timeout_ms=200).producer_epoch
+    stage.same_produce(12, epoch=epoch)
+    stage.completed("CompleteAbort")
+    fetch(stage)
+    stage.same_end(committed, version, epoch=epoch)
+    stage.same_produce(12, epoch=epoch, sequence=1)
+    stage.same_add(epoch=epoch)
+    describe(stage)
+
+
 @pytest.mark.parametrize("version", [1, 5])
 def test_a_fenced_producer_can_do_nothing_more(producer: Stage, version: int) -> None:
     producer.same_add()
@@ -278,6 +291,34 @@ def test_several_transactions_and_what_was_aborted(producer: Stage) -> None:
     other.completed("CompleteAbort")
     for offset in range(6):
         fetch(producer, offset=offset)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_records_are_deleted_from_within_an_open_transaction(producer: Stage, committed: bool) -> None:
+    both = producer.both
+    producers = DescribeProducersRequest(topics=[TopicRequest(name=producer.topic, partition_indexes=[0])])
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in (-1,)]
+    latest = ListOffsetsRequest(
+        replica_id=-1, isolation_level=1, topics=[ListOffsetsTopic(name=producer.topic, partitions=wanted)]
+    )
+    for sequence in range(4):
+        producer.same_produce(12, sequence=sequence)
+    for offset in (2, 4):
+        both.delete_records(producer.topic, offset)
+        both.same(latest, 8)
+        both.same(producers, 0)
+        fetch(producer, offset=offset)
+    producer.same_produce(12, sequence=4)
+    producer.same_end(committed)
+    producer.completed("CompleteCommit" if committed else "CompleteAbort")
+    both.same(latest, 8)
+    both.same(producers, 0)
+    for offset in (3, 4, 5, 6):
+        fetch(producer, offset=offset)
+    both.delete_records(producer.topic, -1)
+    both.same(latest, 8)
+    both.same(producers, 0)
+    fetch(producer, offset=6)
 
 
 def test_unknown_ids_are_described_as_such(producer: Stage) -> None:

@@ -169,6 +169,13 @@ class Offsets:
     def has_pending(self, group_id: str) -> bool:
         return any(group == group_id for (_, group), _ in self._pending.items())
 
+    def count_of(self, group_id: str) -> int:
+        return len(self._by_group.get(group_id))
+
+    @property
+    def count(self) -> int:
+        return sum(len(table) for _, table in self._by_group.items())
+
     # Removal
 
     def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord, Kinds
@@ -19,6 +19,9 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
 _OFFSET_KEY = OffsetCommitKey.api_key.to_bytes(2, "big")
+# A round of looking for expired offsets goes on after a pause when it has looked at so many: a millisecond of work.
+EXPIRY_TURN_OFFSETS = 5_000
+EXPIRY_PAUSE_MS = 10
 
 
 class GroupShard:
@@ -28,12 +31,16 @@ class GroupShard:
         settings: Callable[[], GroupSettings],
         clock: Callable[[], int],
         new_id: Callable[[], str],
+        place: float = 1.0,
     ) -> None:
+        """`place` is where in the interval the first look for expired offsets falls, so that shards take turns."""
         self.timeline = Timeline()
         self.timers = timers
         self._settings = settings
         self._clock = clock
         self._is_loaded = False
+        self._place = place
+        self._unchecked: deque[str] = deque()
         # Where the offsets of a group and a topic go, by the beginning of their keys, while the log is loaded.
         self._targets: dict[bytes, LoadTarget] = {}
         self.groups: TimelineDict[str, ClassicGroup] = TimelineDict(self.timeline)
@@ -89,7 +96,7 @@ class GroupShard:
     def loaded(self) -> Decision[None] | None:
         self._is_loaded = True
         self._targets.clear()
-        self._look_for_expired_later()
+        self._look_for_expired_after(int(self._place * self._settings().offsets_retention_check_interval_ms))
         records = self.membership.loaded()
         return Decision(records, None, atomic=False) if records else None
 
@@ -129,20 +136,34 @@ class GroupShard:
         return Decision(self.offsets.tombstones_of_topics(topics), None, atomic=False)
 
     def expire_offsets(self) -> Decision[None]:
+        """In all groups at once."""
+        self._unchecked = deque(self.groups)
+        return self._expire(len(self._unchecked) + self.offsets.count)
+
+    def _expire(self, most: int) -> Decision[None]:
+        """In as many groups as have so many offsets together."""
         now_ms, retention_ms = self._clock(), self._settings().offsets_retention_ms
         records: list[CoordinatorRecord] = []
-        for group in list(self.groups.values()):
+        while self._unchecked and most > 0:
+            group = self.groups.get(self._unchecked.popleft())
+            if group is None:
+                continue
+            most -= 1 + self.offsets.count_of(group.id)
             tombstones, nothing_left = self.offsets.expire(group, now_ms, retention_ms)
             records += tombstones
             if nothing_left and group.is_empty:
                 records.append(group_tombstone(group.id))
-        self.offsets.prune()
+        if not self._unchecked:
+            self.offsets.prune()
         return Decision(records, None, atomic=False)
 
-    def _look_for_expired_later(self) -> None:
-        interval_ms = self._settings().offsets_retention_check_interval_ms
-        self.timers.schedule(("expiry",), interval_ms, partial(self._look_for_expired))
+    def _look_for_expired_after(self, delay_ms: int) -> None:
+        self.timers.schedule(("expiry",), delay_ms, self._look_for_expired)
 
     def _look_for_expired(self) -> Decision[None]:
-        self._look_for_expired_later()
-        return self.expire_offsets()
+        if not self._unchecked:
+            self._unchecked = deque(self.groups)
+        decision = self._expire(EXPIRY_TURN_OFFSETS)
+        interval_ms = self._settings().offsets_retention_check_interval_ms
+        self._look_for_expired_after(EXPIRY_PAUSE_MS if self._unchecked else interval_ms)
+        return decision

@@ -39,7 +39,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 led.submit(lambda shard: shard.topics_deleted(deleted))
 
     def _new_shard(self, index: int, timers: Timers) -> GroupShard:
-        return GroupShard(timers, self.settings, self._node.clock, lambda: str(uuid.uuid4()))
+        place = (index + 1) / max(self._node.config.offsets_topic_num_partitions, index + 1)
+        return GroupShard(timers, self.settings, self._node.clock, lambda: str(uuid.uuid4()), place)
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

@@ -13,6 +13,7 @@ from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.groups.records import offset_record
 from barnabas.core.groups.settings import GroupSettings
+from barnabas.core.groups.shard import EXPIRY_TURN_OFFSETS
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records.groups import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 
@@ -154,6 +155,20 @@ def test_offsets_nobody_used_for_the_retention_time_expire(stage: Stage) -> None
     stage.pass_ms(600_000)
     assert stage.committed() is None
     assert stage.records()[-2:] == [TOMBSTONE, GROUP_TOMBSTONE]
+
+
+def test_many_offsets_are_looked_at_in_turns(stage: Stage) -> None:
+    groups = [f"g{number}" for number in range(3)]
+    for group in groups:
+        commits = [Commit("t", partition, 5) for partition in range(EXPIRY_TURN_OFFSETS - 1)]
+        stage.run(lambda shard, group=group, commits=commits: shard.commits.commit(Committer(group), commits))
+    stage.now_ms += 8 * DAY_MS
+    left = []
+    while stage.shard.groups:
+        stage.pass_ms(stage.shard.timers.next_delay_ms or 0)
+        left.append(list(stage.shard.groups))
+    assert left == [groups[1:], groups[2:], []]
+    assert stage.shard.timers.next_delay_ms == stage.settings.offsets_retention_check_interval_ms
 
 
 def test_the_time_begins_when_the_last_member_leaves(stage: Stage) -> None:

@@ -174,6 +174,23 @@ def test_a_snapshot_is_kafka_s_message_with_a_checksum(tmp_path: Path) -> None:
     assert (again[6].last_sequence, again[6].next_sequence) == (-1, 0)
 
 
+def test_each_snapshot_shows_what_producers_did_since_the_last_one(create: Create, batch: Build) -> None:
+    log = create()
+    append(log, batch(2, pid=7, sequence=0))
+    append(log, batch(1, pid=8, sequence=0, transactional=True))
+    log.roll(now_ms=NOW_MS)
+    append(log, batch(3, pid=7, sequence=2))
+    end(log, marker(8, 1))
+    log.roll(now_ms=NOW_MS)
+    for offset in producer_state.snapshot_offsets(log.directory):
+        found = producer_state.read_snapshot(f"{log.directory}/{offset:020}.snapshot")
+        sevens, eights = found[7], found[8]
+        if offset == 3:
+            assert (sevens.last_sequence, eights.current_txn_first_offset) == (1, 2)
+        else:
+            assert (offset, sevens.last_sequence, eights.current_txn_first_offset) == (7, 4, -1)
+
+
 @pytest.mark.parametrize("damage", [b"", b"\0\1", b"\0\2", "flip", "short"])
 def test_a_damaged_snapshot_is_noticed(tmp_path: Path, damage: bytes | str) -> None:
     path = tmp_path / "00000000000000000100.snapshot"
