@@ -106,3 +106,8 @@ def test_what_members_hold_is_neither_reset_nor_deleted(node: Node) -> None:
     assert lines[-1] == "u 0 Error: GROUP_SUBSCRIBED_TO_TOPIC"
     lines, _, _ = groups(node, "--describe", "--group", "live", "--state")
     assert lines[-1] == "live broker:9092 (1) range Stable 1"
+
+
+def test_a_cluster_that_cannot_be_reached_is_an_error() -> None:
+    stdout, stderr, code = our_tool("kafka-consumer-groups", ["--bootstrap-server", "127.0.0.1:1", "--list"], None)
+    assert (stdout, stderr, code) == ("", "127.0.0.1:1 cannot be reached: connection refused.\n", 1)

@@ -1,6 +1,7 @@
 """`kafka-consumer-groups`: lists, describes and deletes groups, resets and deletes their offsets.
 
-As Kafka's, it tells of a group that is not there on stdout and still exits with 0.
+As Kafka's, it tells of a group that is not there on stdout and still exits with 0. A cluster that cannot be reached
+is told on stderr, with 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from barnabas.cli.groups import (
 )
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError
 from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run(parsed: Parsed) -> int:
     with Cluster(settings) as cluster:
         try:
             _act(cluster, parsed)
+        except (BrokerUnreachable, AuthenticationFailed):
+            raise
         except (ClientError, ToolFailed) as error:
             # On stdout and with 0, as Kafka's tool does: scripts have learnt to look there.
             print(f"\nError: Executing consumer group command failed due to {error}")
