@@ -131,6 +131,23 @@ def test_a_process_prints_its_help_to_stderr_as_kafkas_does() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (["kafka-metadata-quorum", "describe", "--status"], "ClusterId:"),
+        (["kafka-metadata-quorum", "describe", "--replication"], "NodeId\t"),
+        (["kafka-cluster", "cluster-id"], "Cluster ID: "),
+        (["kafka-cluster", "list-endpoints"], "ID         HOST      PORT       RACK       ENDPOINT_TYPE"),
+        (["kafka-features", "describe"], "Feature: "),
+    ],
+)
+def test_a_controller_may_be_asked_instead_of_a_broker(node: Node, command: list[str], printed: str) -> None:
+    tool, *words = command
+    address = f"127.0.0.1:{node.controller_port}"
+    stdout, stderr, code = our_tool(tool, ["--bootstrap-controller", address, *words], None)
+    assert (stdout.startswith(printed), stderr, code) == (True, "", 0), stdout
+
+
+@pytest.mark.parametrize(
     ("words", "printed"),
     [
         (["kafka.admin.TopicCommand", "--list", "--bootstrap-server", "SERVERS"], "orders\npayments\n"),
