@@ -29,8 +29,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two at a time: much of it waits for other processes.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit
