@@ -13,6 +13,7 @@ from benchmarks.case import Case, Figures, Settings, connection, drop_topic, new
 from benchmarks.group_cases import GROUP_CASES
 from benchmarks.log_cases import LOG_CASES
 from benchmarks.sides import Side
+from benchmarks.tool_cases import TOOL_CASES
 
 
 def start(side: Side, settings: Settings) -> Figures:
@@ -114,6 +115,7 @@ CASES = [
     Case("metadata", "Metadata for 2,000 partitions", metadata),
     Case("middle", "fetch from the middle of a large partition", middle),
     *GROUP_CASES,
+    *TOOL_CASES,
     *LOG_CASES,
 ]
 

@@ -109,7 +109,7 @@ def produce_words(servers: str, topic: str, records: int, codec: str, rate_mb_pe
     client = producer(servers, **{"compression.type": codec})
     chosen = random.Random(1)
     words = [bytes(chosen.choices(b"abcdefghijklmnopqrstuvwxyz", k=chosen.randint(3, 9))) for _ in range(2_000)]
-    chunk = 1_000 if rate_mb_per_s else CHUNK_RECORDS
+    chunk = 1_000 if rate_mb_per_s else min(CHUNK_RECORDS, records)
     values = [{"value": b" ".join(chosen.choices(words, k=250))[:1_000]} for _ in range(chunk)]
     _send_one(client, topic, b"begin")
     began = time.perf_counter()

@@ -97,8 +97,8 @@ def compaction(side: Side, settings: Settings) -> Figures:
 def keys(side: Side, settings: Settings) -> Figures:
     """More keys than the dedupe buffer of 128 MB holds at once: 100 B records, every key twice, in one partition."""
     side.start()
-    topic = new_topic(side, "keys", config={"segment.bytes": "268435456"})
     count = settings.many_keys
+    topic = new_topic(side, "keys", config={"segment.bytes": str(max(25 * count, 1 << 20))})
     for _ in range(2):
         load.produce_keyed(side.bootstrap_servers, topic, count, 80, count)
     before_mb = process.resident_mb(side.pid)
@@ -156,7 +156,7 @@ def recompression(side: Side, settings: Settings) -> Figures:
     records = settings.recompression_mb * 1_000
     for sent, kept in (("none", "zstd"), ("snappy", "zstd"), ("none", "gzip"), ("none", "lz4"), ("none", "snappy")):
         topic = new_topic(side, f"recompression-{sent}-{kept}", config={"compression.type": kept})
-        count = records // 4 if kept == "gzip" else records
+        count = records // 5 if kept == "gzip" else records
         before = process.cpu_seconds(side.pid)
         took = load.produce_words(side.bootstrap_servers, topic, count, sent)
         figures[f"recompression.{sent}.{kept}"] = count / took / 1_000

@@ -124,4 +124,8 @@ ROWS = [
     ),
     *beside("recompression", "recompression of 30 MB/s"),
     Row("topics.created", "1,000 topics by one request", "s"),
+    Row("tools.produce.factor", "kafka-producer-perf-test of ours to Kafka's own", "x", value_at_least(0.8)),
+    Row("tools.consume.factor", "kafka-consumer-perf-test of ours to Kafka's own", "x", value_at_least(0.8)),
+    Row("tools.list", "kafka-topics --list of ours", "s", value_at_most(0.4)),
+    Row("tools.list.factor", "the time of ours to that of Kafka's own", "x", value_at_most(0.3)),
 ]

@@ -55,7 +55,7 @@ class Driver:
         )
         self.started_s = self._answer()
 
-    def ask(self, order: dict[str, Any]) -> float:
+    def ask(self, order: dict[str, Any]) -> Any:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"format": self.format, **order}) + "\n")
         self._process.stdin.flush()
@@ -66,12 +66,12 @@ class Driver:
         self._process.stdin.close()
         self._process.wait(60)
 
-    def _answer(self) -> float:
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the driver of {self.name} ended; set BENCHMARK_VERBOSE=1 to see why")
-        return float(json.loads(line))
+        return json.loads(line)
 
 
 def ours(**conf: str) -> Driver:
@@ -122,13 +122,14 @@ def source(options: argparse.Namespace) -> dict[str, Any]:
             for driver in drivers if number % 2 else drivers[::-1]:
                 for title, columns in (("all columns", []), ("value alone", ["value"])):
                     pruned = {"columns": "value"} if columns and driver.format == "barnabas" else {}
-                    took = driver.ask({"do": "read", "options": given | pruned, "select": columns})
-                    print(
-                        f"round {number}, {driver.name}, {title}: {options.records / took:,.0f} rows/s", file=sys.stderr
-                    )
+                    took, cpu = driver.ask({"do": "read", "options": given | pruned, "select": columns})
+                    rate, cost = options.records / took, cpu / options.records * 1e6
+                    name = f"{driver.name}, {title}"
+                    print(f"round {number}, {name}: {rate:,.0f} rows/s, {cost:.2f} us of CPU a row", file=sys.stderr)
                     if number:
-                        figures.setdefault(f"{driver.name}, {title}", []).append(options.records / took)
-    return {name: round(statistics.median(rates)) for name, rates in figures.items()}
+                        figures.setdefault(f"{name}, rows/s", []).append(round(rate))
+                        figures.setdefault(f"{name}, us of CPU a row", []).append(round(cost, 2))
+    return {name: statistics.median(rates) for name, rates in figures.items()}
 
 
 def start(options: argparse.Namespace) -> dict[str, Any]:

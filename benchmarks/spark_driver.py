@@ -23,13 +23,13 @@ def session(settings):
 
 
 def read(spark, order):
-    """Seconds to read a topic and throw the rows away."""
+    """Seconds to read a topic and throw the rows away, and seconds of CPU."""
     frame = spark.read.format(order["format"]).options(**order["options"]).load()
     if order.get("select"):
         frame = frame.select(*order["select"])
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), cpu_s()
     frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, cpu_s() - cpu_began
 
 
 def idle(spark, order):

@@ -168,8 +168,9 @@ def test_ranges_longer_than_a_fetch_are_read_in_several(plant: Any) -> None:
     topic = plant.topic()
     for number in range(30):
         plant.write(topic, [f"{number:03} {index:03} {'x' * 50}" for index in range(50)])
-    rows = read(plant, subscribe=topic, **{"kafka.max.partition.fetch.bytes": "5000"})
-    assert [row["offset"] for row in rows] == list(range(1500))
+    plant.write(topic, ["last"])
+    rows = read(plant, subscribe=topic, **{"kafka.max.partition.fetch.bytes": "3000"})
+    assert [row["offset"] for row in rows] == list(range(1501))
 
 
 # Where it begins and ends
@@ -416,6 +417,26 @@ def test_processed_offsets_are_committed_for_the_group(plant: Any) -> None:
     stream.run()
     assert not stream.plan()
     assert plant.committed(group) == {(topic, 0): 3}
+
+
+def test_a_stream_outlives_a_restart_of_the_broker(stage: Any) -> None:
+    with Node() as node, type(stage)(node.bootstrap_servers) as plant:
+        topic = plant.topic()
+        stream = Stream(plant, subscribe=topic, startingOffsets="earliest", idleWait="50ms")
+        plant.write(topic, ["a"])
+        assert stream.batch() == ["a"]
+        node.kill()
+        node.start()
+        plant.write(topic, ["b"])
+        assert stream.batch() == ["b"]
+        assert stream.plan() is False
+        restart = threading.Thread(target=node.restart)
+        restart.start()
+        while restart.is_alive():
+            assert stream.batch() == []
+        plant.write(topic, ["c"])
+        plant.wait(stream.plan)
+        assert values(stream.run()) == ["c"]
 
 
 # What is gone

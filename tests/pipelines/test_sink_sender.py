@@ -68,6 +68,7 @@ def test_batches_are_there_once_and_in_order_although_the_node_is_killed_under_w
         time.sleep(0.002)
     killer.join()
     sender.flush()
+    sender.close()
     for partition in (0, 1):
         assert values(cluster, "t", partition) == list(range(number))
 
@@ -84,3 +85,4 @@ def test_a_node_that_stays_away_is_given_up(node: Node) -> None:
         sender.send("t", 0, batch)
         with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{node.port} cannot be reached: connection refused"):
             sender.flush()
+        sender.close()

@@ -288,6 +288,19 @@ def test_a_task_that_fails_takes_its_rows_back(query: Query) -> None:
     assert query.output() == []
 
 
+def test_partitions_that_come_up_while_batches_are_under_way(query: Query) -> None:
+    schema = pa.schema([("value", pa.binary()), ("partition", pa.int32())])
+
+    def batches() -> Iterator[Any]:
+        for partition in (0, 1, 2):
+            values = [b"%d-%04d" % (partition, row) + bytes(1_000) for row in range(2_000)]
+            yield pa.RecordBatch.from_pydict({"value": values, "partition": [partition] * 2_000}, schema)
+
+    rules = RowRules(query.topic, ("value", "partition"))
+    query.commit([write_turn(Turn(query.prefix, 0, 0, query.run), batches(), rules, query.link, query.options)])
+    assert [value[:6] for value in query.output()] == [f"{p}-{row:04d}" for p in (0, 1, 2) for row in range(2_000)]
+
+
 def test_a_write_outside_of_queries_leaves_no_trace(query: Query) -> None:
     turn = Turn(f"barnabas.write.{query.topic}.", 0, None)
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])

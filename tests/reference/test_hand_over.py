@@ -9,7 +9,14 @@ import pytest
 from barnabas.testing import Node, reference
 from barnabas.testing.reference_batches import crafted_batch
 from barnabas.testing.reference_exchange import Side
+from barnabas.wire.messages import alter_client_quotas as alter
+from barnabas.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from barnabas.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -67,8 +74,37 @@ def producer_id(side: Side) -> int:
     return int(answer.producer_id)
 
 
+def set_credentials_and_quotas(side: Side) -> None:
+    credential = ScramCredentialUpsertion(
+        name="anna", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted" * 5
+    )
+    answer: Any = side.ask(AlterUserScramCredentialsRequest(upsertions=[credential]), 0)
+    assert answer.results[0].error_code == 0
+    parts = {"user": "anna", "client-id": None}
+    entity = [alter.EntityData(entity_type=kind, entity_name=name) for kind, name in parts.items()]
+    entry = alter.EntryData(entity=entity, ops=[alter.OpData(key="consumer_byte_rate", value=1000.0)])
+    answer = side.ask(alter.AlterClientQuotasRequest(entries=[entry]), 1)
+    assert answer.entries[0].error_code == 0
+
+
+def credentials_and_quotas(side: Side) -> Any:
+    credentials: Any = side.ask(DescribeUserScramCredentialsRequest(users=None), 0)
+    quotas: Any = side.ask(DescribeClientQuotasRequest(components=[]), 1)
+    users = {
+        each.user: [(info.mechanism, info.iterations) for info in each.credential_infos] for each in credentials.results
+    }
+    limits = {
+        tuple(sorted((part.entity_type, part.entity_name) for part in each.entity)): [
+            (value.key, value.value) for value in each.values
+        ]
+        for each in quotas.entries
+    }
+    return users, limits
+
+
 def live(side: Side) -> tuple[Uuid, bytes]:
     side.create_topic("handed", configs={"retention.ms": "987654321"})
+    set_credentials_and_quotas(side)
     for sequence in range(4):
         append(side, sequence)
     return side.topic_id("handed"), records(side)
@@ -79,6 +115,10 @@ def go_on(side: Side, topic_id: Uuid, seen: bytes, sequence: int) -> bytes:
     side.wait_for_leaders("handed", 1)
     assert side.topic_id("handed") == topic_id
     assert retention_ms(side) == "987654321"
+    assert credentials_and_quotas(side) == (
+        {"anna": [(1, 4096)]},
+        {(("client-id", None), ("user", "anna")): [("consumer_byte_rate", 1000.0)]},
+    )
     assert records(side)[: len(seen)] == seen
     assert append(side, sequence - 1) == sequence - 1
     assert append(side, sequence) == sequence
@@ -91,6 +131,10 @@ def test_kafka_goes_on_where_our_node_stopped_and_our_node_after_it(tmp_path: Pa
             topic_id, seen = live(side)
             first_id = producer_id(side)
         node.stop()
+        log = next((node.data_dir / "__cluster_metadata-0").glob("*.log"))
+        dumped = reference.run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(log)).stdout
+        assert '"type":"USER_SCRAM_CREDENTIAL_RECORD"' in dumped
+        assert '"type":"CLIENT_QUOTA_RECORD"' in dumped
         with kafka_on(tmp_path / "kafka", node) as kafka, Side("Apache Kafka", kafka) as side:
             seen = go_on(side, topic_id, seen, 4)
             second_id = producer_id(side)

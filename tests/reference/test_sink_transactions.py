@@ -98,7 +98,10 @@ def fill(producer: TransactionalProducer, transaction: Any, topic: str, values: 
     sender = BatchSender(producer.cluster, transactional_id=transaction.transactional_id)
     for number, value in enumerate(values):
         sender.send(topic, 0, batch([value], transaction, number))
-    sender.flush()
+    try:
+        sender.flush()
+    finally:
+        sender.close()
 
 
 def test_another_process_commits_what_one_prepared_and_may_repeat_it(
@@ -183,6 +186,7 @@ def test_batches_of_many_partitions_arrive_in_order(producer: TransactionalProdu
         for partition in (0, 1):
             sender.send(topic, partition, batch([b"%d" % number], transaction, number))
     sender.flush()
+    sender.close()
     producer.end(transaction, commit=True)
     wait_for_values(producer.cluster, topic, [b"%d" % number for number in range(50)])
 

@@ -7,7 +7,7 @@ import pytest
 from barnabas.testing.simulated_disk_metadata import MetadataStory
 from barnabas.testing.simulated_disk_seeds import slices, tell
 
-SEEDS = 100
+SEEDS = 80
 
 
 @pytest.mark.parametrize("seeds", slices(SEEDS), ids=lambda seeds: f"from-{seeds[0]}")

@@ -5,6 +5,7 @@ More seeds and one seed again: see `barnabas.testing.simulated_disk_seeds`, or `
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,26 @@ from barnabas.node.storage.log import PartitionLog
 from barnabas.testing.simulated_disk_partitions import PartitionsStory
 from barnabas.testing.simulated_disk_seeds import slices, tell
 
-SEEDS = 200
+SEEDS = 120
 
 
 @pytest.mark.parametrize("seeds", slices(SEEDS), ids=lambda seeds: f"from-{seeds[0]}")
 def test_a_crash_at_any_moment_loses_nothing_that_was_synced(seeds: range) -> None:
     for seed in seeds:
         tell(PartitionsStory, seed)
+
+
+class FailingFsyncs(PartitionsStory):
+    """An fsync fails in every life: rare enough otherwise to make one wait."""
+
+    failing_lives = 1.0
+    only_syncs_fail = True
+    cleanup_policies = (("delete",),)
+
+
+def test_an_fsync_that_fails_in_every_life_loses_nothing_either() -> None:
+    for seed in range(int(os.environ.get("SIMULATION_SEEDS", "600")) // 20):
+        tell(FailingFsyncs, seed)
 
 
 # The simulation is only worth something if it catches what it is there for.
@@ -70,6 +84,7 @@ def leave_indexes_of_finished_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionLog, "prepare_flush", prepare)
 
 
+STORIES = {believe_later_fsyncs: FailingFsyncs}
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     forget_directories,
     believe_later_fsyncs,
@@ -79,10 +94,10 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 ]
 
 
-def failures() -> Iterator[AssertionError]:
+def failures(story: type[PartitionsStory]) -> Iterator[AssertionError]:
     for seed in range(2000):
         try:
-            tell(PartitionsStory, seed)
+            tell(story, seed)
         except AssertionError as error:
             yield error
 
@@ -90,4 +105,4 @@ def failures() -> Iterator[AssertionError]:
 @pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
 def test_code_that_is_wrong_is_caught(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: Any) -> None:
     mutate(monkeypatch)
-    assert next(failures(), None) is not None
+    assert next(failures(STORIES.get(mutate, PartitionsStory)), None) is not None

@@ -130,6 +130,50 @@ def test_a_process_prints_its_help_to_stderr_as_kafkas_does() -> None:
     assert "--under-replicated-partitions" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (["kafka-metadata-quorum", "describe", "--status"], "ClusterId:"),
+        (["kafka-metadata-quorum", "describe", "--replication"], "NodeId\t"),
+        (["kafka-cluster", "cluster-id"], "Cluster ID: "),
+        (["kafka-cluster", "list-endpoints"], "ID         HOST      PORT       RACK       ENDPOINT_TYPE"),
+        (["kafka-features", "describe"], "Feature: "),
+    ],
+)
+def test_a_controller_may_be_asked_instead_of_a_broker(node: Node, command: list[str], printed: str) -> None:
+    tool, *words = command
+    address = f"127.0.0.1:{node.controller_port}"
+    stdout, stderr, code = our_tool(tool, ["--bootstrap-controller", address, *words], None)
+    assert (stdout.startswith(printed), stderr, code) == (True, "", 0), stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["kafka.admin.TopicCommand", "--list", "--bootstrap-server", "SERVERS"], "orders\npayments\n"),
+        (
+            ["kafka.tools.GetOffsetShell", "--broker-list", "SERVERS", "--topic", "payments", "--time", "-1"],
+            "payments:0:0\n",
+        ),
+        (["org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server=SERVERS", "--topic=payments"], "payments:0:0\n"),
+        (
+            ["-daemon", "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper.properties"],
+            "No ZooKeeper is needed",
+        ),
+    ],
+)
+def test_the_class_names_of_the_courses_run_their_tools(node: Node, words: list[str], printed: str) -> None:
+    arguments = [word.replace("SERVERS", node.bootstrap_servers) for word in words]
+    stdout, stderr, code = our_tool("kafka-run-class.sh", arguments, None)
+    assert (stdout.startswith(printed), stderr, code) == (True, "", 0)
+
+
+def test_a_class_without_a_tool_is_told_with_the_nearest() -> None:
+    _, stderr, code = our_tool("kafka-run-class", ["kafka.tools.DumpLogSegment"], None)
+    assert code == 1
+    assert stderr == "No tool stands for the class kafka.tools.DumpLogSegment. Did you mean DumpLogSegments?\n"
+
+
 def test_a_listing_imports_nothing_heavy(node: Node) -> None:
     program = (
         "import sys; from barnabas.cli.main import main; code = main(sys.argv[1:]);"

@@ -75,6 +75,13 @@ def test_reading_ends_after_a_count(node: Node) -> None:
     assert (stdout, code) == ("=1\n=2\n", 0)
 
 
+def test_a_group_goes_on_where_it_was(node: Node) -> None:
+    for wanted, printed in (("2", "12"), ("1", "3"), ("2", "45")):
+        stdout, stderr, code = barnabas(node, "consume", "prices", "-G", "readers", "-c", wanted)
+        assert ("".join(stdout.split()), stderr, code) == (printed, "", 0)
+    assert barnabas(node, "consumer-groups", "--delete", "--group", "readers")[2] == 0
+
+
 def test_tail_shows_what_its_filters_let_through(node: Node) -> None:
     def tail(*arguments: str) -> list[str]:
         stdout, stderr, code = barnabas(node, "tail", "orders", "--no-follow", *arguments)
@@ -102,6 +109,8 @@ def test_lag_is_told_per_topic_partition_and_as_json(node: Node) -> None:
     stdout, _, _ = barnabas(node, "lag", "shoppers", "--partitions", "--output", "json")
     (row,) = json.loads(stdout)
     assert (row["group"], row["partition"], row["lag"]) == ("shoppers", 0, 3)
+    stdout, _, _ = barnabas(node, "lag", "--watch", "0.01", "--rounds", "1", "--output", "json")
+    assert json.loads(stdout)[0]["lag"] == 3
     stdout, _, _ = barnabas(node, "lag", "--watch", "0.01", "--rounds", "2")
     assert stdout.count("GROUP") == 2
 

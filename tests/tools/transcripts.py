@@ -19,7 +19,10 @@ for the next command, each on a line of its own:
     @ words differ      the sentences are the server's or ours: only where something is printed and the exit code count
     @ numbers differ    numbers are measured
     @ ours only         Kafka's tool has no such thing
+    @ skipped on our node    the node does not have the API yet
     @ mask REGEX        what the expression finds is not compared
+
+and for the whole transcript, `@ not on our node`, `@ not with Kafka's tools`, and `@ with KEY=VALUE` for the cluster.
 """
 
 from __future__ import annotations

@@ -51,10 +51,9 @@ OWN_TOOLS = {
 
 TOOLS = KAFKA_TOOLS | OWN_TOOLS
 
-# Scripts whose names do not begin with "kafka-", or not as ours would.
+# Scripts whose names do not begin with "kafka-".
 SCRIPT_NAMES = {
     "zookeeper-server-start": "zookeeper-server-start",
-    "kafka-preferred-replica-election": "leader-election",
 }
 
 CLASSES = {
@@ -76,7 +75,6 @@ CLASSES = {
     "LeaderElectionCommand": "leader-election",
     "LogDirsCommand": "log-dirs",
     "MetadataQuorumCommand": "metadata-quorum",
-    "PreferredReplicaLeaderElectionCommand": "leader-election",
     "ProducerPerformance": "producer-perf-test",
     "ReassignPartitionsCommand": "reassign-partitions",
     "StorageTool": "storage",

@@ -112,7 +112,9 @@ def settings(
 def connect(parsed: Parsed, *, missing: str | None = 'Missing required argument "[bootstrap-server]"') -> Cluster:
     from barnabas.client.cluster import Cluster
 
-    return Cluster(settings(parsed, client_id=f"{parsed.parser.name}-tool", missing=missing))
+    controllers = BOOTSTRAP_CONTROLLER.name in {each.name for each in parsed.parser.options} & set(parsed.given())
+    chosen = settings(parsed, client_id=f"{parsed.parser.name}-tool", missing=missing)
+    return Cluster(chosen, controllers=controllers)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

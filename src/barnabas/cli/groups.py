@@ -78,7 +78,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
 
 def _coordinator(cluster: Cluster, group: str) -> BrokerNode:
     node_id = cluster.coordinator("group", group)
-    return cluster.metadata([]).brokers.get(node_id) or BrokerNode(node_id, "", -1)
+    return BrokerNode(node_id, *cluster.connection(node_id).address)
 
 
 def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | None:
@@ -209,11 +209,13 @@ def delete_offsets(
 def log_ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The log end offsets of those partitions that exist and have a leader that answers."""
     wanted = list(partitions)
-    known = cluster.metadata({topic for topic, _ in wanted}).topics if wanted else {}
+    known = {topic: cluster.topic(topic) for topic, _ in wanted}
+    if any(index not in known[topic].partitions for topic, index in wanted):
+        known |= cluster.metadata(known).topics
     there = {
         (topic, index): -1
         for topic, index in wanted
-        if topic in known and index in known[topic].partitions and known[topic].partitions[index].leader >= 0
+        if index in known[topic].partitions and known[topic].partitions[index].leader >= 0
     }
     try:
         return {partition: at.offset for partition, at in cluster.list_offsets(there).items()} if there else {}

@@ -33,7 +33,9 @@ SYNCS = frozenset({"fsync", "syncfs"})
 class SimulatedDisk:
     """The files below `root` during one life: until the crash, or the end."""
 
-    def __init__(self, root: Path, random: Random, *, crash_after: int, fail_at: int = -1) -> None:
+    def __init__(
+        self, root: Path, random: Random, *, crash_after: int, fail_at: int = -1, only_syncs_fail: bool = False
+    ) -> None:
         self.root = str(root)
         self.tree = SimulatedTree(root)
         self.operations = 0
@@ -45,6 +47,7 @@ class SimulatedDisk:
         self._random = random
         self._crash_after = crash_after
         self._fail_at = fail_at
+        self._only_syncs_fail = only_syncs_fail
         self._nodes: dict[int, Node] = {}
 
     # -- what happens
@@ -58,6 +61,8 @@ class SimulatedDisk:
             raise Crash
         self.operations += 1
         self.history.append(f"{self.operations:4} {what:9} {path.removeprefix(self.root)}")
+        if self._only_syncs_fail and self.operations == self._fail_at and what not in SYNCS:
+            self._fail_at += 1
         if self.operations == self._fail_at:
             number = errno.EIO if what in SYNCS else self._random.choice((errno.EIO, errno.ENOSPC))
             self.failed = OSError(number, os.strerror(number), path)

@@ -47,6 +47,8 @@ CLEANER = CleanerSettings(enable=False)  # it is told when to work
 
 class PartitionsStory:
     cleanup_policies: tuple[tuple[str, ...], ...] = (("delete",), ("delete",), ("compact",))
+    failing_lives = 0.15
+    only_syncs_fail = False
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.random = Random(seed)
@@ -73,10 +75,12 @@ class PartitionsStory:
     def _live(self, root: Path, *, check_only: bool = False) -> None:
         random = self.random
         crash_after = random.randint(0, random.choice((40, 200, 1000)))
-        fail_at = random.randint(0, crash_after) if random.random() < 0.15 else -1
+        fail_at = random.randint(0, crash_after) if random.random() < self.failing_lives else -1
         if check_only:
             crash_after, fail_at = 1 << 30, -1
-        self.disk = SimulatedDisk(root, random, crash_after=crash_after, fail_at=fail_at)
+        self.disk = SimulatedDisk(
+            root, random, crash_after=crash_after, fail_at=fail_at, only_syncs_fail=self.only_syncs_fail
+        )
         self.lives.append(self.disk.history)
         threads = SimulatedThreads(self.disk, random)
         with self.disk.installed(), threads.installed():

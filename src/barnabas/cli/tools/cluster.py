@@ -80,7 +80,8 @@ def _unregister(cluster: Cluster, broker_id: int) -> None:
     try:
         answer = cluster.ask_controller(UnregisterBrokerRequest(broker_id=broker_id))
     except UnsupportedByBroker:
-        raise ToolFailed("The target cluster does not support the broker unregistration API.") from None
+        print("The target cluster does not support the broker unregistration API.")
+        return
     if answer.error_code:
         raise ToolFailed(answer.error_message or f"Broker {broker_id} cannot be unregistered.")
     print(f"Broker {broker_id} is no longer registered.")

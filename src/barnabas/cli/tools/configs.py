@@ -133,16 +133,29 @@ def _check_entity(parsed: Parsed, entity: list[tuple[str, str | None]]) -> None:
         raise UsageError("Only 'users' and 'clients' entity types may be specified together")
     for kind, name in entity:
         _check_name(kind, name)
+        if "entity-default" in parsed and "describe" in parsed and kind in RESOURCES and kind != "brokers":
+            raise UsageError(f"--entity-default must not be specified with --describe of {kind}")
     if "alter" in parsed:
         if "add-config" in parsed and "add-config-file" in parsed:
             raise UsageError("Only one of --add-config or --add-config-file must be specified")
-        without_default = [kind for kind, name in entity if name is None or (name == "" and kind in RESOURCES)]
-        if without_default and (entity[0][0] != "brokers" or entity[0][1] is None):
-            raise UsageError(f"An entity name must be specified with --alter of {', '.join(types)}")
+        _check_names_to_alter(entity)
         if not {"add-config", "add-config-file", "delete-config"} & set(parsed.given()):
             raise UsageError(
                 "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
             )
+
+
+def _check_names_to_alter(entity: list[tuple[str, str | None]]) -> None:
+    unnamed = [kind for kind, name in entity if name is None]
+    kind, name = entity[0]
+    if kind in RESOURCES and kind != "brokers" and not name:
+        raise UsageError(f"An entity name must be specified with --alter of {kind}")
+    if len(unnamed) == len(entity):
+        raise UsageError(
+            "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+        )
+    if unnamed:
+        raise UsageError("An entity name must be specified for every entity type")
 
 
 def _check_name(kind: str, name: str | None) -> None:
@@ -168,7 +181,8 @@ def _to_add(parsed: Parsed) -> dict[str, str]:
         from barnabas.client.settings import read_properties
 
         configs |= read_properties(path)
-    if text := parsed.text("add-config"):
+    text = parsed.text("add-config")
+    if text is not None:
         outside_brackets = r"(?=[^\]]*(?:\[|$))"
         for pair in re.split(f",{outside_brackets}", text):
             parts = re.split(rf"\s*=\s*{outside_brackets}", pair)
@@ -225,18 +239,27 @@ def _alter_client(
     known = (*keys, *quotas.MECHANISMS) if types == ["users"] else keys
     for verb, given in (("added", list(adding)), ("deleted", deleting)):
         if unknown := [key for key in given if key not in known]:
-            what = "connection quota" if types == ["ips"] else "quota and SCRAM credential" if scram else "quota"
+            what, names = "quota", f"Set({', '.join(unknown)})"
+            if types == ["ips"]:
+                what, names = "connection quota", ",".join(unknown)
+            elif types == ["users"]:
+                what = "quota and SCRAM credential"
             raise UsageError(
                 f"Only {what} configs can be {verb} for '{types[0]}' using --bootstrap-server. "
-                f"Unexpected config names: Set({', '.join(unknown)})"
+                f"Unexpected config names: {names}"
             )
     if not scram:
         quotas.alter_quotas(cluster, entity, adding, deleting)
         return
     if not entity[0][1]:
-        raise UsageError("SCRAM credentials belong to one user: --entity-default and --user-defaults cannot be used.")
+        raise UsageError(
+            "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
+            "--bootstrap-server."
+        )
     if {*adding, *deleting} & set(keys):
-        raise UsageError("Cannot alter both quota and SCRAM credential configs simultaneously for 'users'.")
+        raise UsageError(
+            "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using --bootstrap-server."
+        )
     quotas.alter_scram(cluster, entity[0][1], adding, deleting)
 
 

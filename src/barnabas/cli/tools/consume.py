@@ -1,4 +1,4 @@
-"""`barnabas consume`: the records of topics on stdout, for pipes. Without a group, nothing is committed."""
+"""`barnabas consume`: the records of topics on stdout, for pipes. Without --group nothing is committed anywhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from barnabas.cli.terminal import ProgressBar
 if TYPE_CHECKING:
     from barnabas.client.records import ConsumerRecord
 
+POLL_MS = 200
 Write = Callable[["ConsumerRecord"], bytes]
 
 PARSER = Parser(
@@ -55,6 +56,13 @@ PARSER = Parser(
             default="read_uncommitted",
             help="Whether open and aborted transactions are read.",
         ),
+        option(
+            "--group",
+            "-G",
+            takes="group",
+            help="Read as a member of this group: it goes on where it was, and commits what was printed.",
+            completes="group",
+        ),
         option("--quiet", "-q", help="Do not tell on stderr where a topic ended."),
     ),
 )
@@ -63,6 +71,8 @@ PARSER = Parser(
 def run(parsed: Parsed) -> int:
     if "json" in parsed and "format" in parsed:
         raise UsageError("--json and --format exclude each other.")
+    if "group" in parsed:
+        return _consume_as_member(parsed)
     from barnabas.cli.points_in_time import since_ms
     from barnabas.cli.reading import end_offsets, partitions_of, read, start_offsets
     from barnabas.client.cluster import Cluster
@@ -99,6 +109,37 @@ def run(parsed: Parsed) -> int:
             bar.end()
     if "exit" in parsed and "quiet" not in parsed and sys.stderr.isatty():
         print(f"Reached the end of {', '.join(parsed.rest)}.", file=sys.stderr)
+    return 0
+
+
+def _consume_as_member(parsed: Parsed) -> int:
+    for name in ("partition", "until", "exit"):
+        parsed.refuse("group", name)
+    begin = parsed.text("offset") or ""
+    if begin not in ("beginning", "earliest", "end", "latest"):
+        raise UsageError("With --group, --offset is beginning or end: where to begin if the group has no offset yet.")
+    from dataclasses import replace
+
+    from barnabas.client.consumer import ConsumerSettings, GroupConsumer
+
+    chosen = settings(parsed, client_id="barnabas-consume", missing=None)
+    member = replace(
+        ConsumerSettings.from_properties(dict(chosen.properties) | {"group.id": parsed.text("group") or ""}),
+        offset_reset="earliest" if begin in ("beginning", "earliest") else "latest",
+    )
+    write, left = _writer(parsed), parsed.number("count")
+    with GroupConsumer(chosen, member, topics=parsed.rest) as consumer:
+        while left is None or left > 0:
+            records = consumer.poll(POLL_MS)
+            wanted = records if left is None else records[:left]
+            sys.stdout.buffer.write(b"".join([write(record) for record in wanted]))
+            sys.stdout.buffer.flush()
+            left = None if left is None else left - len(wanted)
+            seen = set()
+            for record in records[len(wanted) :]:
+                if (record.topic, record.partition) not in seen:
+                    seen.add((record.topic, record.partition))
+                    consumer.seek(record.topic, record.partition, record.offset)
     return 0
 
 

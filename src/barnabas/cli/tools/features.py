@@ -9,10 +9,9 @@ from barnabas.cli.connect import (
     BOOTSTRAP_SERVER_ONLY,
     COMMAND_CONFIG,
     OUTPUT,
-    bootstrap,
+    connect,
     wants_json,
 )
-from barnabas.cli.connect import settings as settings_of
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.feature_levels import (
     METADATA_VERSION,
@@ -75,15 +74,11 @@ def run(parsed: Parsed) -> int:
             raise UsageError("argument --feature is required")
         print("\n".join(dependency_lines(parsed.texts("feature"))))
     else:
-        from barnabas.client.cluster import Cluster
-
         if parsed.command != "describe":
             if parsed.command != "disable" and "metadata" in parsed:
                 print(" `metadata` flag is deprecated and may be removed in a future release.")
             _changes(parsed)  # mistakes are told before the cluster is asked
-        bootstrap(parsed, missing=MISSING)
-        settings = settings_of(parsed, client_id="features-tool")
-        with Cluster(settings, controllers="bootstrap-controller" in parsed) as cluster:
+        with connect(parsed, missing=MISSING) as cluster:
             if parsed.command == "describe":
                 _describe(cluster, parsed)
             else:

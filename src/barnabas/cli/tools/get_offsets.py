@@ -48,6 +48,8 @@ PARSER = Parser(
             f"{', '.join(f'{name} ({number})' for name, number in TIMES.items())}.",
         ),
         option("--exclude-internal-topics", help="Without the topics of the cluster itself."),
+        option("--offsets", takes="number", help="Of older versions, without effect.", hidden=True),
+        option("--max-wait-ms", takes="ms", help="Of older versions, without effect.", hidden=True),
     ),
 )
 

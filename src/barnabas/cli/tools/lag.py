@@ -79,8 +79,11 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
     with Screen() as screen:
         while True:
             rows = lag_rows(cluster, parsed)
-            lines = table(rows, per_partition="partitions" in parsed, colourful=is_colourful(sys.stdout))
-            screen.draw([*(lines or ["No group has committed anything."]), "", "q ends"])
+            if wants_json(parsed):
+                _tell(rows, parsed)
+            else:
+                lines = table(rows, per_partition="partitions" in parsed, colourful=is_colourful(sys.stdout))
+                screen.draw([*(lines or ["No group has committed anything."]), "", "q ends"])
             rounds = None if rounds is None else rounds - 1
             if rounds == 0 or wait_for_quit(pause_s):
                 return

@@ -11,6 +11,7 @@ from barnabas.cli.connect import (
     COMMAND_CONFIG,
     OUTPUT,
     bootstrap,
+    connect,
     properties_of,
     wants_json,
 )
@@ -63,18 +64,12 @@ PARSER = Parser(
 
 
 def run(parsed: Parsed) -> int:
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.settings import ClientSettings
-
-    address = bootstrap(parsed, missing=MISSING)
+    bootstrap(parsed, missing=MISSING)
     if parsed.command == "remove-controller":
         for name in ("controller-directory-id/-d", "controller-id/-i"):
             if name.partition("/")[0] not in parsed:
                 raise UsageError(f"argument --{name} is required")
-    properties = properties_of(parsed)
-    controllers = "bootstrap-controller" in parsed
-    settings = ClientSettings.from_properties(properties, bootstrap_servers=address, client_id="metadata-quorum-tool")
-    with Cluster(settings, controllers=controllers) as cluster:
+    with connect(parsed) as cluster:
         try:
             {"describe": _describe, "add-controller": _add, "remove-controller": _remove}[parsed.command or ""](
                 cluster, parsed

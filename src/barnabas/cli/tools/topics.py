@@ -78,6 +78,8 @@ PARSER = Parser(
             default=2000,
             help="How many partitions the broker describes in one answer.",
         ),
+        option("--force", help="Of older versions, without effect.", hidden=True),
+        option("--disable-rack-aware", help="Of older versions, without effect.", hidden=True),
     ),
 )
 

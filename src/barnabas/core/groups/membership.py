@@ -106,6 +106,8 @@ class Membership:
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         max_size = self._settings().max_size
+        if len(group.members) < max_size:
+            return True
         if group.phase is Phase.PREPARING_REBALANCE:
             member = group.members.get(member_id)
             return (member is not None and member.joining is not None) or len(group.joined) < max_size
@@ -176,7 +178,7 @@ class Membership:
     def _update(
         self, group: ClassicGroup, member: Member, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]
     ) -> Outcome:
-        update_member(member, request, promise)
+        update_member(group, member, request, promise)
         return self.rebalance.begin_or_complete(group)
 
     # Static members
@@ -194,7 +196,7 @@ class Membership:
         member = group.replace_static(old_id, new_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._timers.cancel(("session", group.id, old_id))
-        update_member(member, request, promise)
+        update_member(group, member, request, promise)
         self.rebalance.expect(group, new_id, member.session_timeout_ms)
         if group.phase is Phase.COMPLETING_REBALANCE:
             # The leader may have assigned to the old id already.
@@ -209,7 +211,8 @@ class Membership:
                 return
             if error is not None:
                 member.joining = None
-                member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                group.set_protocols(member, protocols)
                 restored = group.replace_static(new_id, old_id)
                 self.rebalance.expect(group, old_id, restored.session_timeout_ms)
                 promise.set(JoinGroupResponse(error_code=error.code))
@@ -328,8 +331,10 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
     return tuple((each.name, bytes(each.metadata)) for each in request.protocols)
 
 
-def update_member(member: Member, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]) -> None:
-    member.protocols = protocols_of(request)
+def update_member(
+    group: ClassicGroup, member: Member, request: JoinGroupRequest, promise: Promise[JoinGroupResponse]
+) -> None:
+    group.set_protocols(member, protocols_of(request))
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     if member.joining is not None:

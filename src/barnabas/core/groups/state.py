@@ -102,6 +102,10 @@ class Member:
     def metadata(self, protocol_name: str) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
+    @property
+    def protocol_names(self) -> set[str]:
+        return {name for name, _ in self.protocols}
+
     def vote(self, candidates: set[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
 
@@ -126,6 +130,8 @@ class ClassicGroup:
         self.new_member_added = False
         # None if they are not known.
         self.subscribed_topics: set[str] | None = None
+        # The protocols that all members know; None until somebody asks. Looked at with every request to join.
+        self._common: set[str] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -164,12 +170,15 @@ class ClassicGroup:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.id
         self.leader = self.leader or member.id
+        if self._common is not None:
+            self._common = self._common & member.protocol_names if self.members else None
         self.members[member.id] = member
         if self.is_empty and member.joining is None:
             self.phase = Phase.STABLE
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
+        self._common = None
         if member is not None and member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -241,9 +250,17 @@ class ClassicGroup:
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        names = member.protocol_names
+        member.protocols = protocols
+        if member.protocol_names != names:
+            self._common = None
+
     def _common_protocols(self) -> set[str]:
-        known = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*known) if known else set()
+        if self._common is None:
+            known = [member.protocol_names for member in self.members.values()]
+            self._common = set.intersection(*known) if known else set()
+        return self._common
 
     def next_generation(self, now_ms: int) -> None:
         self.generation_id += 1

@@ -362,7 +362,7 @@ class Segment:
         """Prepare a segment that was opened for appends; returns its next offset."""
         indexed = end = self.offset_index.last()[1]
         next_offset = self.base_offset
-        timestamp, of_offset = self.time_index.last()
+        timestamp, of_offset = self._time_entry(TimeIndex.last)
         for position, header in self.headers(indexed):
             end = position + header.size
             next_offset = header.last_offset + 1

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import ClientError, Refused, known_code
+from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut, known_code
 from barnabas.pipelines.spark.clients import cluster
 from barnabas.pipelines.spark.offsets import Offsets
 from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
@@ -42,10 +42,13 @@ def wait_for_records(asked: Cluster, options: SourceOptions, at: Offsets, ids: M
         isolation_level=int(options.isolation_level == "read_committed"),
         topics=list(topics.values()),
     )
-    connection = asked.connection(leaders.pop())
-    newest = connection.version_of(FetchRequest)
     unnamed = any(topic not in ids for topic, _ in at)
-    answer = connection.request(request, min(newest, 12) if unnamed else newest)
+    try:
+        connection = asked.connection(leaders.pop())
+        newest = connection.version_of(FetchRequest)
+        answer = connection.request(request, min(newest, 12) if unnamed else newest)
+    except (BrokerUnreachable, TimedOut):
+        return True  # the next look at the topics has the patience for a broker that is away
     answers = [partition for topic in answer.responses for partition in topic.partitions]
     return bool(answer.error_code) or any(one.error_code or one.records for one in answers)
 

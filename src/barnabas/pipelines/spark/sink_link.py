@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from barnabas.client.cluster import UNKNOWN, Attempts, Cluster
+from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError, Refused, known_code
 from barnabas.client.metadata import NO_LEADER, TopicPartition
 from barnabas.client.settings import ClientSettings
@@ -45,6 +46,7 @@ class Link:
         settings = ClientSettings.from_properties(properties, client_id=properties.get("client.id", "barnabas-spark"))
         self.cluster = Cluster(settings)
         self.transactions = TransactionalProducer(self.cluster)
+        self.batch_connections: dict[int, Connection] = {}
         self._topics: dict[str, TopicFacts] = {}
         self._identity: ProducerIdentity | None = None
 
@@ -77,6 +79,9 @@ class Link:
             raise Refused(made.error_code, f"Topic {name} cannot be created: {made.error_message or ''}".rstrip(": "))
 
     def close(self) -> None:
+        for connection in self.batch_connections.values():
+            connection.close()
+        self.batch_connections.clear()
         self.cluster.close()
 
     def _ask_topic(self, name: str) -> TopicFacts:

@@ -61,8 +61,12 @@ class BatchSender:
         request_timeout_ms: int = 30_000,
         request_bytes_max: int = 1_048_576,
         in_flight_max: int = 5,
+        connections: dict[int, Connection] | None = None,
     ) -> None:
+        """`connections` are for batches alone, by node; those of the caller's serve one sender after another."""
         self._cluster = cluster
+        self._owns_connections = connections is None
+        self._connections = {} if connections is None else connections
         self._acks = acks
         self._transactional_id = transactional_id
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -97,8 +101,9 @@ class BatchSender:
 
     def close(self) -> None:
         """Gives up what is under way: its connections are of no use any more."""
-        for request in self._under_way:
-            request.connection.close()
+        for connection in self._connections.values():
+            if self._owns_connections or connection.in_flight:
+                connection.close()
         self._under_way.clear()
         self._collected.clear()
         self._failed.clear()
@@ -121,7 +126,7 @@ class BatchSender:
             self._failed += [(batch, "sent after one that failed") for batch in batches]
             return
         try:
-            connection = self._cluster.connection(node_id)
+            connection = self._connection(node_id)
             version = min(connection.version_of(ProduceRequest), PRODUCE_VERSION_MAX)
             patience_ms = self._request_timeout_ms + self._cluster.settings.request_timeout_ms
             connection.send(self._request(batches), version, timeout_ms=patience_ms, answered=self._acks != 0)
@@ -130,6 +135,13 @@ class BatchSender:
             return
         if self._acks != 0:
             self._under_way.append(UnderWay(connection, batches))
+
+    def _connection(self, node_id: int) -> Connection:
+        """Not the cluster's own: questions to it are asked while batches are under way."""
+        known = self._connections.get(node_id)
+        if known is None or known.closed:
+            known = self._connections[node_id] = self._cluster.new_connection(node_id)
+        return known
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}

@@ -52,6 +52,7 @@ class TaskWriter:
             request_timeout_ms=options.request_timeout_ms,
             request_bytes_max=options.request_bytes_max,
             in_flight_max=options.in_flight_max,
+            connections=link.batch_connections,
         )
 
     def write(self, rows: Rows) -> None:

@@ -117,7 +117,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, done: StreamOffset) -> tuple[Partitions, dict[TopicPartition, int]]:
         if self._target is not None:
             return self._target[0], dict(self._target[1])
-        found = self._topics.partitions() if done.offsets else self._topics.existing_partitions()
+        topics = self._topics
+        found = topics.partitions_with(done.offsets.keys()) if done.offsets else topics.existing_partitions()
         return found, self._topics.latest(found.partitions)
 
     def _beginnings(

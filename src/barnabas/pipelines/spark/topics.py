@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.cluster import Cluster
@@ -16,6 +17,8 @@ from barnabas.wire.errors import ErrorCode
 
 Found = dict[TopicPartition, int]
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+PATIENCE_S = 1.0
 
 
 class UnknownTopic(ClientError):
@@ -58,9 +61,13 @@ class Topics:
             return Partitions(frozenset(subscription.partitions & there), ids, gone)
         return Partitions(frozenset(there), ids, tuple(sorted(set(subscription.topics) - ids.keys())))
 
+    def partitions_with(self, expected: Collection[TopicPartition]) -> Partitions:
+        """Asks for a while before some of `expected` are taken for gone: a broker may not know of them yet."""
+        return self._patiently(lambda found: found.partitions.issuperset(expected))
+
     def existing_partitions(self) -> Partitions:
         """For the beginning of a query, when everything that is named has to be there."""
-        found = self.partitions()
+        found = self._patiently(lambda found: not found.missing)
         if found.missing:
             several = len(found.missing) > 1
             servers = self._options.properties["bootstrap.servers"]
@@ -106,6 +113,12 @@ class Topics:
                 has = f"{partition} has offsets {earliest[partition]} to {latest[partition]}"
                 loss.report(f"{position.option} names offset {offset} of {partition}, but {has}")
                 found[partition] = min(max(offset, earliest[partition]), latest[partition])
+        return found
+
+    def _patiently(self, complete: Callable[[Partitions], bool]) -> Partitions:
+        ends = time.monotonic() + PATIENCE_S
+        while not complete(found := self.partitions()) and time.monotonic() < ends:
+            time.sleep(PATIENCE_S / 10)
         return found
 
     def _at_timestamps(self, position: Position, timestamps: Found, unmatched: str) -> Found:

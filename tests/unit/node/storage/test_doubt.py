@@ -139,6 +139,17 @@ def test_retention_does_not_believe_a_damaged_time_index(bases: list[int], reope
     assert segment.largest_timestamp == NOW_MS + bases[2] // 10 - 1
 
 
+def test_the_last_segment_s_time_index_is_not_believed_either(
+    bases: list[int], reopen: Create, directory: Path
+) -> None:
+    path = directory / f"{bases[-1]:020d}.timeindex"
+    flip(path, len(path.read_bytes()) - 11, 0x40)  # years ahead
+    log = reopen(clean=True, segment_bytes=SEGMENT_BYTES)
+    found = log.max_timestamp()
+    assert found is not None
+    assert (found.offset, found.timestamp) == (390, NOW_MS + 39)
+
+
 @pytest.mark.parametrize("damage", ["a producer", "an offset", "zeros", "half an entry"])
 def test_a_damaged_transaction_index_is_written_anew(
     create: Create, reopen: Create, batch: Build, directory: Path, damage: str, caplog: pytest.LogCaptureFixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 import barnabas
+from barnabas.node.storage.cleaning.child import NICENESS
 from barnabas.node.storage.cleaning.job import Failed, Job, Message
 from barnabas.node.storage.cleaning.process import CleanerProcess
 
@@ -51,3 +53,19 @@ def test_nothing_in_the_current_directory_is_taken_for_a_module(
     monkeypatch.chdir(tmp_path)
     [message] = asyncio.run(answer(tmp_path / "missing"))
     assert isinstance(message, Failed)
+
+
+def test_the_process_goes_behind_everybody_else(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = CleanerProcess()
+        try:
+            async for _ in process.run(job(tmp_path / "missing")):
+                break
+            pid = process.pid
+            assert pid is not None
+            assert os.getpriority(os.PRIO_PROCESS, pid) >= min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, 19)
+            assert os.getsid(pid) == pid
+        finally:
+            await process.end()
+
+    asyncio.run(scenario())

@@ -1,0 +1,28 @@
+"""DescribeClientQuotas, versions 0 and 1: the limits of the entities that match a filter.
+
+1 is flexible. Quotas are kept and told, not enforced yet. Deviations from Kafka: none beside that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.controller.quotas import describe_client_quotas
+from barnabas.core.security.model import Operation, Resource
+from barnabas.node.requests import RequestContext
+from barnabas.wire.errors import KafkaError
+from barnabas.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+
+if TYPE_CHECKING:
+    from barnabas.node.node import Node
+
+
+async def handle(
+    context: RequestContext, request: DescribeClientQuotasRequest, node: Node
+) -> DescribeClientQuotasResponse:
+    context.authorize(Operation.DESCRIBE_CONFIGS, Resource.cluster())
+    return describe_client_quotas(node.image, request)
+
+
+def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
