@@ -368,9 +368,6 @@ class Accumulator:
         """The broker does not know this producer's sequence any more: begin a new epoch when nothing is in flight."""
         self._queues[batch.partition].needs_bump = True
 
-    def is_starting_over(self, batch: ProducerBatch) -> bool:
-        return self._queues[batch.partition].needs_bump
-
     def _bump(self, queue: PartitionQueue) -> None:
         producer_id, epoch = queue.producer
         if epoch >= MAX_EPOCH:
