@@ -91,6 +91,18 @@ def test_nobody_at_the_address_is_one_sentence(tool: str) -> None:
     assert address in stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("kafka-configs", "--alter", "--broker", "7", "--add-config", "log.cleaner.threads=2"),
+        ("kafka-features", "describe", "--node-id", "7"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_broker_that_is_not_there_is_not_waited_for(node: Node, command: tuple[str, ...]) -> None:
+    assert ours(node, *command) == ("", "Broker 7 is not there; the cluster has 1.\n", 1)
+
+
 def test_a_host_that_does_not_resolve_is_passed_over(node: Node) -> None:
     servers = f"no-such-host.invalid:9092,{node.bootstrap_servers}"
     assert our_tool("kafka-topics", ["--bootstrap-server", servers, "--list"], None) == ("orders\npayments\n", "", 0)

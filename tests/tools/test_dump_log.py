@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.testing import reference
+from barnabas.wire.batch import Record, build_batch
+from barnabas.wire.compression import Compression
 
 from .clusters import cluster, our_tool
 from .many_tools import ManyTools
@@ -50,6 +52,42 @@ def test_every_file_of_a_node_is_dumped_as_kafkas_tool_dumps_it(where: str, kafk
                 ours = our_tool("kafka-dump-log", arguments, None)
                 assert ours[0].splitlines() == theirs[0].splitlines(), arguments
                 assert (ours[1].splitlines(), ours[2]) == (theirs[1].splitlines(), theirs[2]), arguments
+
+
+def test_a_damaged_batch_is_shown_as_such_and_its_records_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    batch = build_batch([Record(0, 1000, None, b"value" * 20)], base_offset=0, compression=Compression.GZIP)
+    batch[-20] ^= 0xFF
+    path.write_bytes(bytes(batch) + b"torn")
+    stdout, stderr, code = our_tool("kafka-dump-log", ["--files", str(path)], None)
+    assert "isvalid: false" in stdout
+    assert stdout.endswith("Found 4 invalid bytes at the end of 00000000000000000000.log\n")
+    assert (stderr, code) == ("", 0)
+    _, stderr, code = our_tool("kafka-dump-log", ["--files", str(path), "--print-data-log"], None)
+    assert code == 1
+    assert stderr.startswith(f"The batch at position 0 of {path} cannot be read: ")
+    assert stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
+def test_an_index_that_is_not_made_of_entries_fails_its_check(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(bytes(25))
+    _, stderr, code = our_tool("kafka-dump-log", ["--files", str(path), "--index-sanity-check"], None)
+    assert code == 1
+    assert stderr.startswith(f"{path} is corrupt: its 25 bytes are not a multiple of ")
+
+
+def test_records_of_another_kind_than_the_decoder_expects_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([Record(0, 1000, None, b"value")], base_offset=0))
+    for decoder in ("--offsets-decoder", "--transaction-log-decoder"):
+        _, stderr, code = our_tool("kafka-dump-log", ["--files", str(path), decoder], None)
+        assert (stderr.count("\n"), code) == (1, 1)
+        assert "has no key" in stderr
+    path.write_bytes(build_batch([Record(0, 1000, b"\x00\x02", b"\x00\x03x")], base_offset=0))
+    _, stderr, code = our_tool("kafka-dump-log", ["--files", str(path), "--offsets-decoder"], None)
+    assert (stderr.count("\n"), code) == (1, 1)
 
 
 def _options(path: Path) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.errors import ToolFailed
 from barnabas.cli.refusals import check
 from barnabas.client.errors import Refused, UnsupportedByBroker
 from barnabas.wire.errors import ErrorCode
@@ -92,6 +93,13 @@ def _from_metadata(cluster: Cluster, names: list[str]) -> Iterator[Topic]:
             for index, each in sorted(topic.partitions.items())
         ]
         yield Topic(topic.name, topic.topic_id, topic.is_internal, partitions)
+
+
+def require_broker(cluster: Cluster, node_id: int) -> None:
+    """A broker that is not there would be waited for."""
+    present = cluster.metadata([]).brokers
+    if node_id not in present:
+        raise ToolFailed(f"Broker {node_id} is not there; the cluster has {', '.join(map(str, sorted(present)))}.")
 
 
 class Config(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
 import sys
 from bisect import bisect_right
@@ -9,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from barnabas.cli.errors import ToolFailed
-from barnabas.wire.batch import BatchHeader, Record, decode_records, iterate_batches
+from barnabas.wire.batch import Record, decode_records, iterate_batches
+from barnabas.wire.errors import KafkaError
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -62,6 +65,17 @@ def read(path: str) -> bytes:
         raise ToolFailed(f"{path} cannot be read: {error.strerror}.") from None
 
 
+def mapped(path: str) -> memoryview:
+    """A log as it lies in its file, which may be large."""
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise ToolFailed(f"{path} cannot be read: {error.strerror}.") from None
+
+
 def base_offset(path: str) -> int:
     name = path.rpartition("/")[2].partition(".")[0]
     if not name.isdecimal():
@@ -98,7 +112,7 @@ def dump_offset_index(path: str, *, sanity_only: bool, verify_only: bool, findin
         _check_sanity(path, base, OFFSET_ENTRY, entries[-1][0])
         print(f"{path} passed sanity check.")
         return
-    log = read(_sibling(path, ".log"))
+    log = mapped(_sibling(path, ".log"))
     for at, (offset, position) in enumerate(entries):
         if offset == base and at:
             return
@@ -118,7 +132,7 @@ def dump_time_index(path: str, *, sanity_only: bool, verify_only: bool, findings
             raise ToolFailed(f"{path} is corrupt: its last timestamp lies before its first.")
         print(f"{path} passed sanity check.")
         return
-    log = read(_sibling(path, ".log"))
+    log = mapped(_sibling(path, ".log"))
     positions = [(base + delta, position) for delta, position in _entries(_sibling(path, ".index"), OFFSET_ENTRY)]
     previous = NO_TIMESTAMP
     for at, (timestamp, offset) in enumerate(entries):
@@ -136,23 +150,24 @@ def _position(positions: list[tuple[int, int]], offset: int) -> int:
 
 
 def _check_time_entry(
-    path: str, log: bytes, position: int, timestamp: int, offset: int, previous: int, findings: Findings
+    path: str, log: memoryview, position: int, timestamp: int, offset: int, previous: int, findings: Findings
 ) -> None:
     found = next(((at, header) for at, header in iterate_batches(log, position) if header.last_offset >= offset), None)
     if found is None or found[1].last_offset != offset:
         findings.not_found.setdefault(path, []).append((offset, found[1].last_offset if found else -1))
         return
-    greatest = max((record.timestamp for record in records_of(log, *found)), default=NO_TIMESTAMP)
+    greatest = max((record.timestamp for record in records_of(path, log, found[0])), default=NO_TIMESTAMP)
     if greatest != timestamp:
         findings.timestamp_mismatches.setdefault(path, []).append((timestamp, greatest))
     if previous >= timestamp:
         findings.out_of_order.setdefault(path, []).append((timestamp, previous))
 
 
-def records_of(log: bytes, position: int, header: BatchHeader) -> Iterator[Record]:
-    """With the time of appending where the broker sets it."""
-    for record in decode_records(log, position):
-        yield record._replace(timestamp=header.max_timestamp) if header.is_log_append_time else record
+def records_of(path: str, log: memoryview, position: int) -> list[Record]:
+    try:
+        return decode_records(log, position)
+    except KafkaError as error:
+        raise ToolFailed(f"The batch at position {position} of {path} cannot be read: {error.message}") from None
 
 
 def dump_aborted(path: str) -> None:

@@ -87,10 +87,19 @@ def _coordinator_decoder(value_json: Callable[[Record, int], Any], *modules: str
         if record.value is None:
             return told, DELETED
         (version,) = SHORT.unpack_from(record.value)
+        _require_known(values[kind], version)
         value, _ = values[kind].decode_from(record.value, SHORT.size, version)
         return told, compact({"version": str(version), "data": value_json(value, version)})
 
     return decode
+
+
+def _require_known(kind: type[Record], version: int) -> None:
+    from barnabas.wire.codec import DecodeError
+
+    low, high = kind.valid_versions
+    if not low <= version <= high:
+        raise DecodeError(f"{kind.__name__} version {version} is not known, {low} to {high} are")
 
 
 def offsets() -> Decoder:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.descriptions import BROKER, TOPIC
+from barnabas.cli.descriptions import BROKER, TOPIC, require_broker
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.partition_files import field, read_json
+from barnabas.cli.partition_files import entries, field, read_json
 from barnabas.cli.refusals import check, words
 from barnabas.wire.errors import ErrorCode
 
@@ -49,10 +49,14 @@ def read_assignment(path: str) -> tuple[list[tuple[Partition, list[int]]], Direc
     content: Any = _checked(read_json(path))
     listed: list[tuple[Partition, list[int]]] = []
     directories: Directories = {}
-    for entry in content.get("partitions", []):
+    for entry in entries(content, "partitions", path):
         partition = field(entry, "topic", str, path), field(entry, "partition", int, path)
         replicas = field(entry, "replicas", list, path)
+        if not all(type(broker) is int for broker in replicas):
+            raise ToolFailed(f"The replicas of {named(partition)} in {path} are not brokers' ids: {replicas}")
         log_dirs = entry.get("log_dirs") or [ANY_DIRECTORY] * len(replicas)
+        if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
+            raise ToolFailed(f"The log_dirs of {named(partition)} in {path} are not names of directories: {log_dirs}")
         if len(log_dirs) != len(replicas):
             raise ToolFailed(
                 f"Size of replicas list {replicas} is different from size of log dirs list {log_dirs} for partition "
@@ -67,7 +71,7 @@ def read_assignment(path: str) -> tuple[list[tuple[Partition, list[int]]], Direc
 
 def read_topics(path: str) -> list[str]:
     content: Any = _checked(read_json(path))
-    topics = [field(entry, "topic", str, path) for entry in content.get("topics", [])]
+    topics = [field(entry, "topic", str, path) for entry in entries(content, "topics", path)]
     if twice := sorted({topic for topic in topics if topics.count(topic) > 1}):
         raise ToolFailed(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
     return topics
@@ -213,6 +217,8 @@ def alter_configs(cluster: Cluster, kind: int, changes: Mapping[str, Mapping[str
     )
 
     for name, configs in changes.items():
+        if kind == BROKER:
+            require_broker(cluster, int(name))
         operations = [
             AlterableConfig(name=key, config_operation=1 if value is None else 0, value=value)
             for key, value in configs.items()

@@ -83,6 +83,11 @@ def _told(error: Exception) -> int:
     if isinstance(error, ClientError):
         print(error, file=sys.stderr)
         return 1
+    from barnabas.wire.codec import EncodeError
+
+    if isinstance(error, EncodeError):
+        print(f"A value that was given is larger than the protocol has room for: {error}.", file=sys.stderr)
+        return 1
     if isinstance(error, OSError) and error.filename is not None:
         print(f"{error.filename} cannot be used: {error.strerror}.", file=sys.stderr)
         return 1

@@ -17,6 +17,7 @@ from barnabas.cli.descriptions import (
     TOPIC,
     Config,
     describe_configs,
+    require_broker,
 )
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
@@ -217,6 +218,8 @@ def _alter_resource(cluster: Cluster, kind: str, name: str, adding: dict[str, st
     )
 
     node_id = int(name) if kind in ("brokers", "broker-loggers") and name else None
+    if node_id is not None:
+        require_broker(cluster, node_id)
     if kind == "broker-loggers":
         loggers = {config.name for config in _configs(cluster, kind, name)}
         if unknown := [key for key in (*deleting, *adding) if key not in loggers]:

@@ -7,6 +7,7 @@ on stderr, however it ends.
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.connect import BOOTSTRAP_SERVER, ZOOKEEPER, bootstrap, key_values
 from barnabas.cli.deprecations import client_properties, either, older
+from barnabas.cli.deserializers import SerializationError
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 
@@ -255,27 +257,28 @@ class Printing:
     def print(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Returns the first record of each partition that was not wanted any more."""
         wanted = len(records) if self._at_most is None else min(self._at_most - self.count, len(records))
+        printed = io.BytesIO()  # one write for all of them, whatever stdout is
         try:
-            for record in records[:wanted]:
-                self.count += 1
-                self._print(record)
+            self._format(records[:wanted], printed)
         finally:
+            self._out.write(printed.getvalue())
             self._out.flush()
         left: dict[tuple[str, int], ConsumerRecord] = {}
         for record in records[wanted:]:
             left.setdefault((record.topic, record.partition), record)
         return list(left.values())
 
-    def _print(self, record: ConsumerRecord) -> None:
-        from barnabas.cli.deserializers import SerializationError
-
-        try:
-            self._write(record, self._out)
-        except SerializationError as error:
-            where = f"{record.topic}-{record.partition}@{record.offset}"
-            if not self._skips_errors:
-                raise ToolFailed(f"The record {where} cannot be printed: {error}") from None
-            print(f"The record {where} cannot be printed and is left out: {error}", file=sys.stderr)
+    def _format(self, records: list[ConsumerRecord], printed: io.BytesIO) -> None:
+        write = self._write
+        for record in records:
+            self.count += 1
+            try:
+                write(record, printed)
+            except SerializationError as error:
+                where = f"{record.topic}-{record.partition}@{record.offset}"
+                if not self._skips_errors:
+                    raise ToolFailed(f"The record {where} cannot be printed: {error}") from None
+                print(f"The record {where} cannot be printed and is left out: {error}", file=sys.stderr)
 
     def tell(self) -> None:
         print(f"Processed a total of {self.count} messages", file=sys.stderr)

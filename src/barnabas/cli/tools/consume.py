@@ -92,14 +92,10 @@ def run(parsed: Parsed) -> int:
         printed = 0
         with Fetcher(cluster, FetchSettings(isolation=isolation)) as fetcher:
             for records in read(fetcher, positions, until=ends):
-                for record in records:
-                    if until_ms is not None and record.timestamp > until_ms:
-                        continue
-                    if left == 0:
-                        break
-                    out.write(write(record))
-                    left = None if left is None else left - 1
+                wanted = [each for each in records if until_ms is None or each.timestamp <= until_ms][:left]
+                out.write(b"".join([write(record) for record in wanted]))
                 out.flush()
+                left = None if left is None else left - len(wanted)
                 printed += len(records)
                 if bar is not None:
                     bar.show(printed)

@@ -8,7 +8,7 @@ from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.partition_files import field, read_json
+from barnabas.cli.partition_files import entries, field, read_json
 from barnabas.cli.refusals import words
 from barnabas.client.errors import Refused, known_code
 
@@ -63,7 +63,7 @@ def _offsets(path: str) -> dict[tuple[str, int], int]:
     if not isinstance(content, dict) or "partitions" not in content:
         raise ToolFailed("Missing partitions field")
     offsets: dict[tuple[str, int], int] = {}
-    for entry in content["partitions"]:
+    for entry in entries(content, "partitions", path):
         key = field(entry, "topic", str, path), field(entry, "partition", int, path)
         if key in offsets:
             raise ToolFailed(f"Offset json file contains duplicate topic partitions: {key[0]}-{key[1]}")

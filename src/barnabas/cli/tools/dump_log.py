@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import sys
 
 from barnabas.cli import log_decoders
@@ -14,12 +15,13 @@ from barnabas.cli.index_files import (
     dump_offset_index,
     dump_producers,
     dump_time_index,
-    read,
+    mapped,
     records_of,
 )
 from barnabas.cli.log_decoders import Decoder
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.wire.batch import BatchHeader, Record, add_to_sequence, batch_crc, iterate_batches
+from barnabas.wire.codec import DecodeError
 
 INT_MAX = 2**31 - 1
 MAGIC = 2
@@ -97,7 +99,7 @@ class _Dump:
 
     def _log(self, path: str, name: str) -> None:
         print(_title(path, name))
-        content = read(path)[: self.max_bytes]
+        content = mapped(path)[: self.max_bytes]
         end, last_offset = 0, -1
         for position, header in iterate_batches(content):
             if header.magic != MAGIC:
@@ -109,12 +111,17 @@ class _Dump:
         if len(content) > end and self.max_bytes == INT_MAX:
             print(f"Found {len(content) - end} invalid bytes at the end of {name}")
 
-    def _records(self, path: str, content: bytes, position: int, header: BatchHeader, last_offset: int) -> int:
-        for record in records_of(content, position, header):
+    def _records(self, path: str, content: memoryview, position: int, header: BatchHeader, last_offset: int) -> int:
+        for record in records_of(path, content, position):
             if last_offset != -1 and record.offset != last_offset + 1:
                 self.findings.gaps.setdefault(path, []).append((last_offset, record.offset))
             last_offset = record.offset
-            told = self._record(record, header)
+            try:
+                told = self._record(record, header)
+            except (DecodeError, struct.error) as error:
+                raise ToolFailed(
+                    f"The record at offset {record.offset} of {path} is not what was expected: {error}."
+                ) from None
             print(f"| {told}" if told else "")
         return last_offset
 
@@ -150,7 +157,7 @@ def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _batch_line(content: bytes, position: int, header: BatchHeader) -> str:
+def _batch_line(content: memoryview, position: int, header: BatchHeader) -> str:
     horizon = header.delete_horizon_ms
     last_sequence = header.last_sequence if header.base_sequence >= 0 else -1
     is_valid = batch_crc(content, position, header.size) == header.crc

@@ -12,6 +12,7 @@ from barnabas.cli.connect import (
     connect,
     wants_json,
 )
+from barnabas.cli.descriptions import require_broker
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.feature_levels import (
     METADATA_VERSION,
@@ -90,6 +91,8 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
     from barnabas.wire.messages.api_versions import ApiVersionsRequest
 
     node_id = parsed.number("node-id")
+    if node_id is not None and "bootstrap-controller" not in parsed:
+        require_broker(cluster, node_id)
     request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="0")
     answer = cluster.ask(request) if node_id is None else cluster.ask_node(node_id, request)
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}

@@ -8,7 +8,7 @@ from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.partition_files import field, read_json
+from barnabas.cli.partition_files import entries, field, read_json
 from barnabas.cli.refusals import check, words
 from barnabas.client.errors import Refused, known_code
 from barnabas.wire.errors import ErrorCode
@@ -79,7 +79,10 @@ def _partitions(parsed: Parsed) -> Partitions | None:
     content: Any = read_json(path)
     if not isinstance(content, dict) or "partitions" not in content:
         raise ToolFailed('Replica election data is missing "partitions" field')
-    listed = [(field(each, "topic", str, path), field(each, "partition", int, path)) for each in content["partitions"]]
+    listed = [
+        (field(each, "topic", str, path), field(each, "partition", int, path))
+        for each in entries(content, "partitions", path)
+    ]
     if twice := sorted({each for each in listed if listed.count(each) > 1}):
         names = ", ".join(f"{topic}-{index}" for topic, index in twice)
         raise ToolFailed(f"Replica election data contains duplicate partitions: [{names}]")
