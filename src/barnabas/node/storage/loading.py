@@ -204,11 +204,9 @@ async def recover_in_child(orders: deque[list[OnDisk]], found: Found) -> None:
             line = await child.stdout.readline()
             if not line:
                 raise OSError(f"the recovery of {found.jobs[order[0]].directory} ended early")
-            for replica, (end_offset, scanned, truncated, epochs, cut, damage) in zip(
-                order, json.loads(line), strict=True
-            ):
+            for replica, (end_offset, scanned, truncated, epochs, *rest) in zip(order, json.loads(line), strict=True):
                 entries = [(epoch, offset) for epoch, offset in epochs]
-                found.recovered[replica] = recovery.Recovered(end_offset, scanned, truncated, entries, cut, damage)
+                found.recovered[replica] = recovery.Recovered(end_offset, scanned, truncated, entries, *rest)
         child.stdin.close()
         await child.wait()
     finally:

@@ -190,6 +190,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self._load_producers(now_ms)
+        if recovered is not None:
+            self.producers.recall(recovered.windows)
         return True
 
     def _learn_first_epochs(self) -> None:

@@ -11,7 +11,9 @@ not overtake one whose verification has failed. It ends with the batch, or with 
 a transaction that is over.
 
 Snapshots (`.snapshot`, named by the offset they were taken at) are written when a segment rolls and at a clean stop,
-so that recovery reads no more than the last segment.
+so that recovery reads no more than the last segment. They hold the last batch of each producer only, so after a crash
+recovery hands over the others that it saw (`windows`, `recall`): a client that had several batches under way sends them
+all again, and each must be recognized.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 REMEMBERED_BATCHES = 5
+RECALLED_PRODUCERS_MAX = 1_000
 NO_TRANSACTION = -1
 NO_COORDINATOR_EPOCH = -1
 DEFAULT_EXPIRATION_MS = 86_400_000
@@ -74,6 +77,14 @@ class RememberedBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+class Window(NamedTuple):
+    """The batches of one producer that a snapshot has no room for: it holds the last one only."""
+
+    producer_id: int
+    producer_epoch: int
+    batches: list[RememberedBatch]
 
 
 class ProducerEntry:
@@ -402,6 +413,22 @@ class ProducerState:
         self.producers = {it: entry for it, entry in found.items() if not self._is_expired(entry, now_ms)}
         open_ones = [(entry.current_txn_first_offset, it) for it, entry in self.producers.items()]
         self._ongoing = dict(sorted(each for each in open_ones if each[0] != NO_TRANSACTION))
+
+    def windows(self) -> list[Window]:
+        """Of those producers that wrote last: more than one batch of them may have been under way in a crash."""
+        several = [(pid, entry) for pid, entry in self.producers.items() if len(entry.batches) > 1]
+        several.sort(key=lambda one: one[1].batches[-1].last_offset)
+        return [
+            Window(pid, entry.producer_epoch, list(entry.batches)) for pid, entry in several[-RECALLED_PRODUCERS_MAX:]
+        ]
+
+    def recall(self, windows: Iterable[Window]) -> None:
+        for producer_id, producer_epoch, batches in windows:
+            entry = self.producers.get(producer_id)
+            if entry is not None and entry.producer_epoch == producer_epoch and entry.batches:
+                remembered = [RememberedBatch(*batch) for batch in batches]
+                if remembered[-1] == entry.batches[-1]:
+                    entry.batches = deque(remembered, maxlen=REMEMBERED_BATCHES)
 
     def take_snapshot(self) -> str | None:
         """Write what is known up to `map_end_offset`, unless that was done; the caller has it fsynced."""

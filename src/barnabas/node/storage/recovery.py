@@ -20,7 +20,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage.files import (
@@ -41,7 +41,7 @@ from barnabas.node.storage.files import (
 )
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.offset_index import OffsetIndex
-from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState, read_marker
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState, Window, read_marker
 from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.node.storage.txn_index import TransactionIndex
 from barnabas.wire.batch import FIXED_LENGTH_BYTES, HEADER_BYTES, MAGIC, BatchHeader, batch_crc, read_header
@@ -70,6 +70,7 @@ class Recovered(NamedTuple):
     epochs: list[tuple[int, int]]
     cut: str = ""  # why the log ends there, if something was removed
     damage: str = ""  # what is damaged and was left as it is
+    windows: Sequence[Window] = ()  # what clients may send again
 
 
 def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -293,7 +294,7 @@ def recover(job: Job) -> Recovered:
     scanner.epochs.truncate_from_end(end_offset)
     epochs = scanner.epochs.entries()
     scanned, truncated = scanner.scanned_bytes, scanner.truncated_bytes
-    return Recovered(end_offset, scanned, truncated, epochs, scanner.cut, scanner.damage)
+    return Recovered(end_offset, scanned, truncated, epochs, scanner.cut, scanner.damage, scanner.producers.windows())
 
 
 def remove_segments(directory: str, bases: list[int]) -> int:

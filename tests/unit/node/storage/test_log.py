@@ -388,6 +388,28 @@ def test_flush_messages_asks_for_a_sync(create: Create, batch: Build) -> None:
     assert not log.is_flush_overdue(NOW_MS + 100)
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_after_a_crash_each_of_the_last_five_batches_is_recognized(
+    create: Create, reopen: Create, batch: Build, clean: bool
+) -> None:
+    """All of them may have been under way; a clean stop waits for answers, and its snapshot holds the last one."""
+    log = create(segment_bytes=1000)
+    for i in range(8):
+        log.append(batch(10, pid=9, sequence=10 * i), leader_epoch=0, now_ms=NOW_MS)
+    log.close(clean=clean)
+    again = reopen(clean=clean, segment_bytes=1000)
+    for i in range(3, 7):
+        sent = batch(10, pid=9, sequence=10 * i)
+        if clean:
+            with pytest.raises(KafkaError, match="Out of order"):
+                again.append(sent, leader_epoch=0, now_ms=NOW_MS)
+        else:
+            appended = again.append(sent, leader_epoch=0, now_ms=NOW_MS)
+            assert (appended.duplicate, appended.first_offset) == (True, 10 * i)
+    assert again.append(batch(10, pid=9, sequence=70), leader_epoch=0, now_ms=NOW_MS).duplicate
+    assert not again.append(batch(10, pid=9, sequence=80), leader_epoch=0, now_ms=NOW_MS).duplicate
+
+
 def test_a_duplicate_is_not_answered_before_its_original_is_on_the_disk(create: Create, batch: Build) -> None:
     log = create(flush_messages=1)
     first = log.append(batch(2, pid=7), leader_epoch=0, now_ms=NOW_MS)
