@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak-transactions simulate format clean
+.PHONY: setup up demo test check unit bench soak-transactions soak-spark simulate format clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,12 @@ bench: setup
 soak-transactions: setup
 	BARNABAS_CONSUMERS=8 $(BIN)/python -m pytest tests/clients/test_groups.py -k nothing_is_skipped
 	BARNABAS_KILLS=50,20 $(BIN)/python -m pytest tests/clients/test_exactly_once.py
+
+# A pipeline on Spark whose driver and workers are killed thirty times, and a Spark cluster that loses a worker.
+KILLS ?= 30
+soak-spark: setup
+	BARNABAS_SPARK_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
+	BARNABAS_SPARK_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/test_spark_cluster.py -s
 
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000
