@@ -30,6 +30,8 @@ from benchmarks import load
 DRIVER = Path(__file__).with_name("spark_sink_driver.py")
 CONNECTOR = Path.home() / ".cache" / "barnabas" / "spark-4.2"
 PARTITIONS = 4
+RATE = 100  # records a second while latency is measured
+WARM_UP_S, FIRST_LIMIT_S = 5.0, 120.0
 
 
 class Driver:
@@ -89,7 +91,7 @@ class Arrivals(threading.Thread):
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         super().__init__(daemon=True)
-        self.took_ms: list[float] = []
+        self.found: list[tuple[float, float]] = []  # when produced, how long under way, in ms
         self._settings, self._topic = settings, topic
         self.stop_asked = threading.Event()
 
@@ -102,7 +104,8 @@ class Arrivals(threading.Thread):
             while not self.stop_asked.is_set():
                 for fetched in fetcher.poll(100):
                     now_ms = time.time() * 1000
-                    self.took_ms += [now_ms - float(record.value or 0) for record in iterate_records(fetched)]
+                    produced = [float(record.value or 0) for record in iterate_records(fetched)]
+                    self.found += [(at_ms, now_ms - at_ms) for at_ms in produced]
 
 
 def latency(servers: str, driver: Driver, kind: str, exactly_once: bool, seconds: float) -> dict[str, float]:
@@ -115,19 +118,22 @@ def latency(servers: str, driver: Driver, kind: str, exactly_once: bool, seconds
     driver.do(kind, source, sink | {"checkpointLocation": tempfile.mkdtemp(prefix="barnabas-benchmark-")})
     arrivals = Arrivals(settings, written)
     arrivals.start()
+    warm_at = 0.0
     with Producer(settings) as producer:
-        began = time.monotonic()
-        sent = 0
-        while (elapsed := time.monotonic() - began) < seconds:
+        began, sent = time.time(), 0
+        while time.time() < (warm_at + WARM_UP_S + seconds if warm_at else began + FIRST_LIMIT_S):
             producer.send(read, repr(time.time() * 1000).encode(), key=b"%d" % (sent % 10))
             sent += 1
-            time.sleep(max(sent / 100 - elapsed, 0))
+            warm_at = warm_at or (time.time() if arrivals.found else 0.0)
+            time.sleep(max(sent / RATE - (time.time() - began), 0))
         producer.flush()
     time.sleep(1)
     arrivals.stop_asked.set()
     arrivals.join()
     driver.do("stop")
-    settled = sorted(arrivals.took_ms[len(arrivals.took_ms) // 3 :])  # the first third warms up
+    settled = sorted(took for at_ms, took in arrivals.found if at_ms / 1000 > warm_at + WARM_UP_S)
+    if not settled:
+        return {"records": 0}
     return {"p50 ms": settled[len(settled) // 2], "p99 ms": settled[len(settled) * 99 // 100], "records": len(settled)}
 
 
