@@ -83,7 +83,9 @@ class KillStage:
         wanted = {(topic, partition): -1 for partition in range(TOPICS[name])}
         return sum(found.offset for found in self.cluster.list_offsets(wanted, isolation="read_committed").values())
 
-    def wait(self, what: str, holds: Callable[[], bool], limit_s: float, restart: bool = False) -> None:
+    def wait(
+        self, what: str, holds: Callable[[], bool], limit_s: float, restart: bool = False, pause_s: float = 0.1
+    ) -> None:
         deadline = time.monotonic() + limit_s
         while not holds():
             died = self.driver is not None and self.driver.poll() is not None
@@ -92,7 +94,7 @@ class KillStage:
             said = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
             assert restart or not died, f"the driver ended by itself while waiting for {what}:\n{said}"
             assert time.monotonic() < deadline, f"{what} did not come within {limit_s} s:\n{said}"
-            time.sleep(0.1)
+            time.sleep(pause_s)
 
     def kill_driver(self) -> None:
         """The JVM and its Python driver, both as if the machine had lost power."""
@@ -127,12 +129,12 @@ class KillStage:
         self.load.stop()
         written = self.load.written
         due = Counter((key, str(number)) for key, number in written)
-        self.wait("all copies", lambda: len(self.committed("copies")) >= len(written), limit_s, restart=True)
+        self.wait("all copies", lambda: len(self.committed("copies")) >= len(written), limit_s, True, pause_s=1.0)
         totals = {key: (0, 0) for key, _ in written}
         for key, number in written:
             count, total = totals[key]
             totals[key] = count + 1, total + number
-        self.wait("all totals", lambda: last_by_key(self.committed("totals")) == totals, limit_s, restart=True)
+        self.wait("all totals", lambda: last_by_key(self.committed("totals")) == totals, limit_s, True, pause_s=1.0)
         copies = Counter((text(record.key), text(record.value)) for record in self.committed("copies"))
         assert copies == due
         for key, counts in counts_by_key(self.committed("totals")).items():
