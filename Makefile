@@ -45,10 +45,10 @@ soak-transactions: setup
 	BARNABAS_KILLS=50,20 $(BIN)/python -m pytest tests/clients/test_exactly_once.py
 
 # A pipeline on Spark whose driver and workers are killed thirty times, and a Spark cluster that loses a worker.
-KILLS ?= 30
+SPARK_KILLS ?= 30
 soak-spark: setup
-	BARNABAS_SPARK_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
-	BARNABAS_SPARK_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/test_spark_cluster.py -s
+	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
+	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/test_spark_cluster.py -s
 
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000
