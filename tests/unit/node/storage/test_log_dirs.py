@@ -412,6 +412,23 @@ def test_a_damaged_checkpoint_costs_a_longer_scan_and_nothing_else(tmp_path: Pat
     run(scenario)
 
 
+def test_a_recovery_point_above_the_end_is_corrected_before_anything_is_appended(tmp_path: Path, batch: Build) -> None:
+    """Left by a truncation that a crash cut short: what comes next would seem to be on the disk already."""
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log] = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        append(log, batch(5))
+        await dirs.close(clean=False)
+        (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 9\n")
+        again = opened(tmp_path)
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 5\n"
+        await again.close(clean=False)
+
+    run(scenario)
+
+
 def test_a_deleted_partition_touches_nothing_of_the_one_that_follows_under_its_name(
     tmp_path: Path, batch: Build
 ) -> None:
