@@ -247,6 +247,13 @@ CLEAN = [
     Row("last index empty", write(f"{LAST:020d}.index", b"")),
     Row("old time index damaged", scramble(0, "timeindex")),
     Row("snapshots missing", remove("*.snapshot")),
+    Row(
+        "snapshots missing before rot",
+        both(remove("*.snapshot"), flip_in(15, 100)),
+        bad=15,
+        resumes=16,
+        said="{topic}-0: what a producer did at offset 15 is lost",
+    ),
     Row("last snapshot garbage", write(f"{BATCHES:020d}.snapshot", b"garbage")),
     Row("epochs missing", remove("leader-epoch-checkpoint")),
     Row("epochs garbage", write("leader-epoch-checkpoint", b"\xff\xfe")),

@@ -110,8 +110,12 @@ class History:
         found = found_batches(log)
         start = log.log_start_offset
         # The first segment of a partition of which nothing was synced yet may be the one that is lost.
-        assert start <= self.log_start_offset or not self.is_durable, f"it begins at {start}, nobody asked for that"
-        assert log.log_end_offset >= self.synced_end, f"it ends at {log.log_end_offset}, {self.synced_end} was synced"
+        assert start <= self.log_start_offset or not self.is_durable, (
+            f"{log.name} begins at {start}, nobody asked for that"
+        )
+        assert log.log_end_offset >= self.synced_end, (
+            f"{log.name} ends at {log.log_end_offset}, {self.synced_end} was synced"
+        )
         if self.config.compacted:
             expected = self._compacted(found, start, log.log_end_offset)
         else:

@@ -124,16 +124,19 @@ class Loading:
         return True
 
     async def _open_all(self, found: Found) -> None:
-        directory = found.directory
+        directory, stale = found.directory, False
         try:
             for replica, job in found.jobs.items():
                 log = self._open(directory, replica, job, found.recovered.get(replica))
                 (directory.future_logs if replica.is_future else directory.logs)[replica.key] = log
                 if not found.knows_points:
                     directory.flush_later(log)
+                stale = stale or log.recovery_point < job.recovery_point
                 if time.monotonic() > self._turn_ends:
                     await asyncio.sleep(0)
                     self._turn_ends = time.monotonic() + TURN_S
+            if stale:  # what is appended next must not seem to be on the disk already
+                await directory.write_checkpoints()
         except OSError as error:
             directory.failed(error)
         except KafkaError as error:

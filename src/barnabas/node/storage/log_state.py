@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
+from barnabas.node.storage import recovery
 from barnabas.node.storage.background import Abortable, Background, Foreground
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.flush_task import FlushTask
@@ -12,9 +14,11 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
 from barnabas.node.storage.segment import RollLimits, Segment
 from barnabas.node.storage.segments import Segments
-from barnabas.wire.batch import read_header
+from barnabas.wire.batch import BatchHeader
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
+
+logger = logging.getLogger("barnabas.storage")
 
 
 class LogState:
@@ -86,11 +90,20 @@ class LogState:
         self.producers.remove_snapshots(after=self.log_end_offset)
         self.producers.load(self.log_start_offset, self.log_end_offset, now_ms)
         known = self.producers.map_end_offset
-        for batch in self.segments.iterate(known, self.log_end_offset):
-            header = read_header(batch)
-            if header.producer_id >= 0 and header.last_offset >= known:
-                self.producers.update(header, batch, 0)
+        for segment in self.segments.from_offset(known) if known < self.log_end_offset else ():
+            for header, _, view, at in recovery.scan(segment.file.fileno(), segment.size):
+                if header.producer_id >= 0 and header.last_offset >= known:
+                    self._remember_producer(header, view, at)
         self.producers.map_end_offset = self.log_end_offset
+
+    def _remember_producer(self, header: BatchHeader, view: memoryview, at: int) -> None:
+        try:
+            recovery.ensure_valid(view, at, header)
+            self.producers.update(header, view, at)
+        except KafkaError as error:
+            logger.error(
+                "%s: what a producer did at offset %d is lost: %s", self.name, header.base_offset, error.message
+            )
 
     def _remove(self, segments: list[Segment]) -> None:
         paths = [path for segment in segments for path in segment.mark_deleted()]

@@ -111,6 +111,8 @@ def finish_swap(directory: str, names: list[str], swaps: list[str]) -> None:
         fsync_path(directory)
     for name in swaps:
         os.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    # For good, too: the next cleaning's files would make a swap that came back look unfinished.
+    fsync_path(directory)
 
 
 def next_offset_in(directory: str, name: str) -> int:
