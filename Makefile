@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions simulate fuzz golden docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark simulate fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,12 @@ soak: setup
 SECONDS ?= 1800
 fuzz: setup
 	BARNABAS_FUZZ_S=$(SECONDS) $(BIN)/python -m pytest tests/faults/test_fuzz.py -s
+
+# A pipeline on Spark whose driver and workers are killed thirty times, and a Spark cluster that loses a worker.
+SPARK_KILLS ?= 30
+soak-spark: setup
+	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
+	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/test_spark_cluster.py -s
 
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000

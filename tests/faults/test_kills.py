@@ -326,7 +326,7 @@ def kill_starting(node: Node) -> None:
             pass
 
 
-@pytest.mark.timeout(60 + 6 * KILLS)
+@pytest.mark.timeout(180 + 6 * KILLS)
 def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
     seed = int(os.environ.get("BARNABAS_SEED", random.randrange(1 << 30)))
     print(f"BARNABAS_SEED={seed}")

@@ -276,6 +276,19 @@ def test_a_batch_that_outlives_its_transactions_says_so_and_is_replayed(servers:
     query.link.close()
 
 
+def test_a_task_that_is_shut_out_while_it_writes_says_so(query: Query) -> None:
+    schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+
+    def batches() -> Iterator[Any]:
+        yield pa.RecordBatch.from_pydict({"key": [b"k"] * 20_000, "value": [bytes(100)] * 20_000}, schema)
+        query.link.transactions.begin(f"{query.prefix}0", 60_000)
+        yield pa.RecordBatch.from_pydict({"key": [b"k"] * 20_000, "value": [bytes(100)] * 20_000}, schema)
+
+    with pytest.raises(SinkError, match=r"task 0 of batch 0 of .* shut it out"):
+        write_turn(Turn(query.prefix, 0, 0, query.run), batches(), query.rules, query.link, query.options)
+    assert query.output() == []
+
+
 def test_a_task_that_fails_takes_its_rows_back(query: Query) -> None:
     def batches() -> Iterator[Any]:
         schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])

@@ -23,6 +23,7 @@ from barnabas.wire.uuids import Uuid
 
 UNDEFINED = -1
 ANY_SIZE = 1 << 62
+NEVER_FLUSHED = 1 << 62  # `flush.messages` as it is by default, and more than any log has
 
 
 class Partition:
@@ -79,6 +80,11 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self._leads
+
+    @property
+    def commits_at_once(self) -> bool:
+        """What is appended is committed with that: nobody else is in sync, and no disk is waited for."""
+        return self._leads and self.replication.is_alone and self.log.config.flush_messages >= NEVER_FLUSHED
 
     # What the metadata says
 

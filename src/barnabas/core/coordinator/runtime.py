@@ -6,6 +6,8 @@
                 `append_failed`.
     committed   The high watermark has passed an end: the decisions before it are answered. A decision without records
                 is answered with the last one before it, since it may rest on that one's records.
+    at once     With nothing else under way, records that are committed as soon as they are appended need none of this:
+                the shell appends them first and has them replayed as those of a log that is loaded.
     lost        Another node leads: everybody who waits is told so, and the shard is thrown away.
 
 A failed append takes the shard back to what has been appended: what is in the log may still be committed, and what is
@@ -119,6 +121,24 @@ class ShardRuntime(Generic[S]):
         if was_empty and self.on_unwritten is not None:
             self.on_unwritten()
         return promise
+
+    def can_be_appended_first(self, decision: Decision[Any]) -> bool:
+        """Nothing else is under way, and there is nothing to the decision but records and an answer."""
+        return (
+            not (self._waiting or self._batches or self._written)
+            and bool(decision.records)
+            and decision.atomic
+            and decision.producer is None
+            and decision.marker is None
+            and decision.decided is None
+            and not isinstance(decision.response, Promise)
+        )
+
+    def replay_committed(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Of a decision that could be appended first, and has been: there is nothing to take back."""
+        self.timeline.recording = False
+        for record in records:
+            self.shard.replay(record, None)
 
     def _accept_without_records(self, decision: Decision[T]) -> Promise[T]:
         if isinstance(decision.response, Promise):

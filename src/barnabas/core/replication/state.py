@@ -22,7 +22,7 @@ UNKNOWN_END_OFFSET = -1
 
 
 class LeaderState:
-    __slots__ = ("_alone", "_end_offset", "_followers", "_node_id", "high_watermark", "in_sync", "leader_epoch")
+    __slots__ = ("_end_offset", "_followers", "_node_id", "high_watermark", "in_sync", "is_alone", "leader_epoch")
 
     def __init__(self, node_id: int, leader_epoch: int, in_sync: Iterable[int], end_offset: int, high_watermark: int):
         self._node_id = node_id
@@ -37,12 +37,12 @@ class LeaderState:
 
     def set_in_sync(self, in_sync: Iterable[int]) -> bool:
         self.in_sync = tuple(in_sync)
-        self._alone = self.in_sync == (self._node_id,)
+        self.is_alone = self.in_sync == (self._node_id,)
         return self._advance()
 
     def appended(self, end_offset: int) -> bool:
         self._end_offset = end_offset
-        if self._alone:
+        if self.is_alone:
             self.high_watermark = end_offset
             return True
         return self._advance()

@@ -153,7 +153,8 @@ class Coordinator(Generic[S]):
 
     async def submit_at_once(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
         """As `submit`; nothing is waited for that this node can do by itself."""
-        return await kept(self.led_for(key).submit_at_once(operation))
+        answer = self.led_for(key).submit_at_once(operation)
+        return await kept(answer) if isinstance(answer, Promise) else answer
 
     async def submit_to(self, index: int, operation: Callable[[S], Decision[T]]) -> T:
         return await kept(self.led(index).submit(operation))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from barnabas.core.coordinator.decision import Decision
 from barnabas.core.coordinator.loading import Decoder, Loader, marker_record
 from barnabas.core.coordinator.promise import Promise
+from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.runtime import Batch, Shard, ShardRuntime, append_error
 from barnabas.node.partition import Partition
 from barnabas.node.storage.log import Appended
@@ -151,16 +152,29 @@ class LedShard(Generic[S]):
     def submit(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
         return self._runtime.decide(operation)
 
-    def submit_at_once(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
-        """As `submit`, and written before this returns: unless a replica or a disk is waited for, it is kept then."""
+    def submit_at_once(self, operation: Callable[[S], Decision[T]]) -> T | Promise[T]:
+        """As `submit`, and written before this returns: a promise only if a replica or a disk is waited for."""
+        decision = operation(self.shard)
+        if self.partition.commits_at_once and self._runtime.can_be_appended_first(decision):
+            self._append_first(decision.records)
+            assert not isinstance(decision.response, Promise)
+            return decision.response
         self._writes_at_once = True
         try:
-            promise = self._runtime.decide(operation)
+            promise = self._runtime.accept(decision)
         finally:
             self._writes_at_once = False
         if not promise.is_done:
             self.write()
         return promise
+
+    def _append_first(self, records: Sequence[CoordinatorRecord]) -> None:
+        try:
+            self.partition.append_records([record.encode() for record in records], self._clock())
+        except KafkaError as error:
+            log.warning("%s could not be written to: %s", self.partition.log.name, error)
+            raise append_error(error) from error
+        self._runtime.replay_committed(records)
 
     def require_loaded(self) -> None:
         if self.is_lost:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.client.errors import ClientError, Refused
 from barnabas.pipelines.spark.sink_link import Link
-from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace
+from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink_options import SinkOptions
 from barnabas.pipelines.spark.sink_transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
 
@@ -77,7 +77,7 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
         try:
             transactions.end(ready.transaction, commit=True)
         except Refused as refused:
-            raise _why_not(ready, refused, options) from refused
+            raise why_not(ready.turn, ready.began_s, refused, options) from refused
     if not chosen:
         abort_prepared(messages, link)
 
@@ -96,18 +96,19 @@ def end_leftovers(transactions: TransactionalProducer, prefix: str, tasks: int, 
             transactions.begin(transactional_id, timeout_ms)
 
 
-def _why_not(one: Prepared, refused: Refused, options: SinkOptions) -> Exception:
+def why_not(turn: Turn, began_s: float, refused: Refused, options: SinkOptions) -> Exception:
+    """The sentence for a transaction that is not one's own any more."""
     if refused.code not in FENCED:
         return refused
-    elapsed_ms = int((time.time() - one.began_s) * 1000)
+    elapsed_ms = int((time.time() - began_s) * 1000)
     if elapsed_ms >= options.transaction_timeout_ms:
         return SinkError(
-            f"{one.turn.what} took {elapsed_ms} ms, longer than its transactions live "
-            f"({options.transaction_timeout_ms} ms), and task {one.turn.task} of it was not written: make batches "
+            f"{turn.what} took {elapsed_ms} ms, longer than its transactions live "
+            f"({options.transaction_timeout_ms} ms), and task {turn.task} of it was not written: make batches "
             "smaller, or raise kafka.transaction.timeout.ms (up to 15 minutes)"
         )
     return SinkError(
-        f"task {one.turn.task} of {one.turn.what} was not written: another attempt or another run of the query shut it "
+        f"task {turn.task} of {turn.what} was not written: another attempt or another run of the query shut it "
         f"out ({refused.code.name})"
     )
 

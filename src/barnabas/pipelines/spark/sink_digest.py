@@ -25,6 +25,7 @@ Words = npt.NDArray[np.uint64]
 BASE = 0x9E3779B97F4A7C15
 WEIGHTS = [np.uint64(odd) for odd in (0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)]
 CHUNK_BYTES = 1 << 22
+BLOCK_ROWS = 2048  # what is done at once of rows of one size stays in the processor's cache
 
 
 def digest(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Digest:
@@ -47,22 +48,57 @@ def digest(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -
 def row_hashes(columns: Columns, topics: Words, partitions: npt.NDArray[np.int64]) -> Words:
     count = len(columns.value)
     contents = [column for column in columns if column is not None]
-    sizes = sum(field_bytes(column) for column in contents)
+    with np.errstate(over="ignore"):
+        hashes = polynomials(contents, count)
+        fields: list[Any] = [lengths_of(columns.key, count), lengths_of(columns.value, count), partitions, topics]
+        for field, weight in zip(fields, WEIGHTS, strict=True):
+            hashes += field.astype(np.uint64) * weight
+            hashes = mixed(hashes)
+    return hashes
+
+
+def polynomials(contents: list[pa.Array], count: int) -> Words:
+    lengths = [lengths_of(column, count) for column in contents]
+    if all(int(each.min()) == int(each.max()) >= 0 for each in lengths):
+        return polynomials_of_equals(contents, [int(each[0]) for each in lengths], count)
+    sizes = sum(np.maximum(each, 0) for each in lengths)
     padding = paddings().take(pa.array(-sizes & 7))
     offsets, data = spans(join([*contents, padding]))
     words = data[: int(offsets[-1])].view(np.uint64)
     places = offsets[:-1] >> 3
-    with np.errstate(over="ignore"):
-        hashes = np.zeros(count, np.uint64)
-        filled = np.flatnonzero(sizes)
-        if len(filled):
-            powers, inverses = power_tables(len(words))
-            terms = (words ^ words >> np.uint64(29)) * powers[: len(words)]
-            hashes[filled] = np.add.reduceat(terms, places[filled]) * inverses[places[filled]]
-        fields: list[Any] = [lengths_of(columns.key, count), lengths_of(columns.value, count), partitions, topics]
-        for field, weight in zip(fields, WEIGHTS, strict=True):
-            hashes = mixed(hashes + field.astype(np.uint64) * weight)
+    hashes = np.zeros(count, np.uint64)
+    filled = np.flatnonzero(sizes)
+    if len(filled):
+        powers, inverses = power_tables(len(words))
+        hashes[filled] = np.add.reduceat(terms(words, powers[: len(words)]), places[filled]) * inverses[places[filled]]
     return hashes
+
+
+def polynomials_of_equals(contents: list[pa.Array], lengths: list[int], count: int) -> Words:
+    """Rows that are all of one size are a matrix, and one table of powers serves them all."""
+    width = -(-sum(lengths) // 8)
+    if not width:
+        return np.zeros(count, np.uint64)
+    # Powers begin with the first, as behind the division by that of a row's place.
+    powers = np.concatenate([np.ones(1, np.uint64), power_tables(width)[0][: width - 1]])
+    hashes = np.empty(count, np.uint64)
+    for start in range(0, count, BLOCK_ROWS):
+        rows = min(BLOCK_ROWS, count - start)
+        matrix = np.zeros((rows, 8 * width), np.uint8)
+        at = 0
+        for column, length in zip(contents, lengths, strict=True):
+            offsets, data = spans(column.slice(start, rows))
+            matrix[:, at : at + length] = data[offsets[0] : offsets[-1]].reshape(rows, length)
+            at += length
+        hashes[start : start + rows] = terms(matrix.view(np.uint64), powers).sum(axis=1, dtype=np.uint64)
+    return hashes
+
+
+def terms(words: Words, powers: Words) -> Words:
+    found = words >> np.uint64(29)
+    found ^= words
+    found *= powers
+    return found
 
 
 def mixed(hashes: Words) -> Words:

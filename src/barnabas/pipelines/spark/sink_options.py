@@ -16,7 +16,7 @@ from barnabas.wire.compression import Compression
 ANCHOR_TOPIC = "__barnabas_sinks"
 TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION_TIMEOUT_MS_MAX = 900_000
-BATCH_BYTES = 256 * 1024
+BATCH_BYTES = 512 * 1024
 SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 REFUSED_PROPERTIES = {

@@ -40,6 +40,7 @@ FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # of batches that followed one that was refused
     }
 )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from barnabas.client.errors import Refused
 from barnabas.pipelines.spark.sink_columns import rows_of
-from barnabas.pipelines.spark.sink_commit import abort_quietly
+from barnabas.pipelines.spark.sink_commit import abort_quietly, why_not
 from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
 from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink_options import SinkOptions
@@ -41,8 +41,10 @@ def write_turn(
         return Skipped(turn, trace.digest, sum((digest_of(rows) for rows in rows_of(batches, rules)), Digest()))
     try:
         found = _fill(transaction, turn, batches, rules, link, options)
-    except BaseException:
+    except BaseException as error:
         abort_quietly(transactions, transaction)
+        if isinstance(error, Refused):
+            raise why_not(turn, began_s, error, options) from error
         raise
     first_of_run = trace is None or not turn.run or trace.run != turn.run
     return Prepared(turn, transaction, found, began_s, first_of_run)

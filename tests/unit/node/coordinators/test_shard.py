@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.groups.membership import Caller
@@ -81,10 +82,23 @@ def test_what_is_submitted_at_once_is_kept_before_the_loop_turns(tmp_path: Path)
         shell.load()
         waits = shell.submit(commit(1))
         assert not waits.is_done
-        assert shell.submit_at_once(commit(2)).result() == [ErrorCode.NONE]
-        assert waits.result() == [ErrorCode.NONE]  # it lay before, so it went along
+        promise = shell.submit_at_once(commit(2))
+        assert isinstance(promise, Promise)
+        assert promise.result() == waits.result() == [ErrorCode.NONE]  # the first lay before, so it went along
         assert len(list(iterate_batches(on.log.read(0, 1 << 20)))) == 1
-        assert on.log.log_end_offset == 2
+        assert shell.submit_at_once(commit(3)) == [ErrorCode.NONE]
+        assert on.log.log_end_offset == 3
+        assert shell.shard.offsets.committed("g", "t", 0).offset == 3  # type: ignore[union-attr]
+        on.log.offline = True
+        with pytest.raises(KafkaError) as refused:
+            shell.submit_at_once(commit(4))
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        on.log.offline = False
+        assert shell.shard.offsets.latest("g", "t", 0).offset == 3  # type: ignore[union-attr]
+        later = shell.submit(commit(5))
+        assert shell.shard.offsets.committed("g", "t", 0).offset == 3  # type: ignore[union-attr]
+        shell.write()
+        assert later.result() == [ErrorCode.NONE]
 
     run(story)
 
@@ -95,6 +109,7 @@ def test_what_is_submitted_at_once_waits_for_the_other_replicas(tmp_path: Path) 
         shell = led(on)
         shell.load()
         waits = shell.submit_at_once(commit(1))
+        assert isinstance(waits, Promise)
         assert not waits.is_done
         on.follower_at(2, 1)
         assert waits.result() == [ErrorCode.NONE]

@@ -75,3 +75,11 @@ def test_large_columns_are_summed_in_chunks() -> None:
     sink_digest._tables.clear()
     parts = [digest_of(many[start : start + 977]) for start in range(0, 5_000, 977)]
     assert sum(parts, Digest()) == whole
+
+
+@given(rows.filter(bool), st.data())
+def test_rows_of_one_size_have_the_hashes_they_have_among_others(given_rows: list[Row], data: st.DataObject) -> None:
+    """Such rows alone are summed in another way."""
+    alike = data.draw(st.lists(st.tuples(st.binary(min_size=5, max_size=5), st.binary(min_size=9, max_size=9))))
+    same: list[Row] = [(key, value, -1, "a") for key, value in alike]
+    assert digest_of(same) + digest_of(given_rows) == digest_of(same + given_rows)

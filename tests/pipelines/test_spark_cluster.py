@@ -1,0 +1,124 @@
+"""The same file on a real Spark cluster: a standalone master and two workers on this machine, one of which is killed.
+
+Part of `make soak-spark`: a master, two workers, two executors and a driver are six JVMs, too many for every run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.testing import Node
+
+pyspark = pytest.importorskip("pyspark")
+pytestmark = pytest.mark.skipif(
+    "BARNABAS_SPARK_KILLS" not in os.environ and "BARNABAS_SPARK_CLUSTER" not in os.environ,
+    reason="part of make soak-spark",
+)
+HOME = Path(pyspark.__file__).parent
+LIMIT_S = 240.0
+
+
+class SparkCluster:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.master = self._start(
+            "master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
+        )
+        found = self._said("master", r"Starting Spark master at (spark://\S+)")
+        self.address = found[1]
+        self.workers = [self._worker(number) for number in (1, 2)]
+        for number in (1, 2):
+            self._said(f"worker-{number}", r"Successfully registered with master")
+
+    def _worker(self, number: int) -> subprocess.Popen[bytes]:
+        return self._start(
+            f"worker-{number}", "org.apache.spark.deploy.worker.Worker", self.address,
+            "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0",
+            "--work-dir", str(self.directory / f"work-{number}"),
+        )  # fmt: skip
+
+    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (self.directory / f"{name}.log").open("wb") as log:
+            started = subprocess.Popen(
+                [str(HOME / "bin" / "spark-class"), *command],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self.processes.append(started)
+        return started
+
+    def _said(self, name: str, pattern: str) -> re.Match[str]:
+        deadline = time.monotonic() + LIMIT_S
+        log = self.directory / f"{name}.log"
+        while time.monotonic() < deadline:
+            if found := re.search(pattern, log.read_text(errors="replace")):
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{name} did not say {pattern}:\n{log.read_text(errors='replace')[-3000:]}")
+
+    def close(self, kill: Any, descendants: Any) -> None:
+        for process in self.processes:
+            for pid in [pid for pid, _ in descendants(process.pid)] + [process.pid]:
+                kill(pid)
+            process.wait()
+
+
+def kill_stage() -> Any:
+    if "kill_stage" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("kill_stage", Path(__file__).with_name("kill_stage.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["kill_stage"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules["kill_stage"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    shared = kill_stage()
+    made = SparkCluster(tmp_path)
+    yield made
+    made.close(shared.kill, shared.descendants)
+
+
+@pytest.mark.timeout(900)
+def test_a_worker_is_killed_in_the_middle_and_the_output_is_exactly_once(cluster: SparkCluster, tmp_path: Path) -> None:
+    shared = kill_stage()
+    with Node() as node:
+        stage = shared.KillStage(node.bootstrap_servers, tmp_path, "cluster")
+        submit = [
+            str(HOME / "bin" / "spark-submit"), "--master", cluster.address,
+            "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m",
+            "--conf", "spark.executor.cores=1",
+            str(shared.PIPELINE), *stage.arguments(),
+        ]  # fmt: skip
+        try:
+            stage.load.start()
+            stage.start_driver(submit, SPARK_LOCAL_IP="127.0.0.1")
+            stage.wait("output", lambda: stage.ends("copies") > 0 and stage.ends("totals") > 0, LIMIT_S)
+            victim = cluster.workers[0]
+            for pid in [pid for pid, _ in shared.descendants(victim.pid)] + [victim.pid]:
+                shared.kill(pid)
+            before = stage.ends("copies"), stage.ends("totals")
+            stage.wait(
+                "output after the loss",
+                lambda: stage.ends("copies") > before[0] and stage.ends("totals") > before[1],
+                LIMIT_S,
+            )
+            stage.finish(LIMIT_S)
+        finally:
+            stage.close()
