@@ -35,7 +35,7 @@ def main() -> int:
     yardstick: type[KafkaSide] | type[MockSide] = MockSide if reason else KafkaSide
     if reason:
         print(f"{reason}: librdkafka's mock cluster is the yardstick", file=sys.stderr)
-    cases = [case for case in CASES if case.name in options.cases or not (options.cases or case.heavy)]
+    cases = [case for case in CASES if case.name in options.cases or not (options.cases or options.add or case.heavy)]
     if yardstick is MockSide:
         cases = [case for case in cases if case.name in MOCK_CASES]
     factories: list[Factory] = [yardstick, BarnabasSide]

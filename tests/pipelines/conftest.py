@@ -24,7 +24,7 @@ from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 numbers = itertools.count(1)
 
 
@@ -140,7 +140,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     directory: Path = tmp_path_factory.mktemp("spark")
     session = barnabas.spark.session(
-        "tests", master="local[2]", conf={"spark.log.level": "ERROR", "spark.sql.warehouse.dir": str(directory)}
+        "tests",
+        master="local[2]",
+        conf={
+            "spark.log.level": "ERROR",
+            "spark.sql.warehouse.dir": str(directory),
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short queries: the full compiler never pays
+        },
     )
     yield session
     session.stop()

@@ -8,7 +8,7 @@ import pytest
 from barnabas.pipelines.spark.option_values import OptionError
 from barnabas.spark import parse_json
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 SCHEMA = "id string, celsius double"
 GOOD = ['{"id":"s1","celsius":21.5}', '{"id":"s2"}', None]
 BAD = ["no json", '{"id":"s3","celsius":"hot"}', ""]
@@ -32,7 +32,7 @@ def test_what_cannot_be_read_goes_to_a_topic_of_its_own_with_the_reason(spark: A
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(240)
     rows = spark.read.parquet(str(tmp_path / "rows")).orderBy("offset").collect()
     assert [tuple(row) for row in rows] == [(0, "s1", 21.5), (1, "s2", None), (2, None, None)]
 

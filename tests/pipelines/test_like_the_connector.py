@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden" / "jvm_connector.json"

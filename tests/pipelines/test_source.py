@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-WAIT_S = 120.0
-pytestmark = pytest.mark.timeout(300)
+WAIT_S = 240.0
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

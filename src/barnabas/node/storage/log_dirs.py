@@ -46,6 +46,9 @@ class LogDirs:
                 self.dirs.append(self._take(os.fspath(path), on_failure))
             if not self.online and self.dirs:
                 raise self.dirs[0].offline or OSError("no directory")
+            for each in self.dirs:
+                if each.offline is not None:
+                    logger.error("The log directory %s cannot be used and is offline: %s", each.path, each.offline)
         except BaseException:
             for each in self.dirs:
                 each.release()
@@ -55,7 +58,6 @@ class LogDirs:
         try:
             return LogDir(path, handles=self.handles, on_failure=on_failure)
         except OSError as error:
-            logger.error("The log directory %s cannot be used and is offline: %s", path, error)
             return LogDir(path, handles=self.handles, on_failure=on_failure, unusable=error)
 
     def __iter__(self) -> Iterator[PartitionLog]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from barnabas.pipelines.spark.session import JAVA_OPTIONS, START_UP_OPTIONS, session
 
+QUICK = "-XX:TieredStopAtLevel=1"
+
 
 def main(made: str) -> None:
     from pyspark.sql import SparkSession, functions
@@ -16,7 +18,7 @@ def main(made: str) -> None:
     spark: SparkSession = session(
         "start-up archive",
         master="local[1]",
-        conf={JAVA_OPTIONS: f"{START_UP_OPTIONS} -XX:ArchiveClassesAtExit={made}", "spark.log.level": "ERROR"},
+        conf={JAVA_OPTIONS: f"{START_UP_OPTIONS} {QUICK} -XX:ArchiveClassesAtExit={made}", "spark.log.level": "ERROR"},
         quick_start=False,
     )
     gateway = spark.sparkContext._gateway

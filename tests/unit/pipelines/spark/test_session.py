@@ -32,7 +32,7 @@ def test_on_one_machine_the_session_starts_quickly_and_what_the_user_says_wins()
     assert settings["spark.sql.shuffle.partitions"] == "8"
     assert settings["spark.ui.enabled"] == "true"
     assert settings["spark.speculation"] == "false"
-    assert "-XX:TieredStopAtLevel=1" in settings[JAVA_OPTIONS]
+    assert "-XX:+UseSerialGC" in settings[JAVA_OPTIONS]
 
 
 def test_java_options_of_the_user_come_behind_ours() -> None:
