@@ -82,7 +82,7 @@ class Worker(threading.Thread):
 
     def end(self) -> None:
         self.enough.set()
-        self.join(LIMIT_S)
+        self.join(2 * LIMIT_S)
         assert not self.is_alive(), f"{self} does not end"
         if self.failure is not None:
             raise self.failure
@@ -159,6 +159,8 @@ class TransactionalWriter(Worker):
         assert self._producer is not None
         deadline = time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
+            if not self.enough.is_set():  # as long as the node is killed again and again, it may take any time
+                deadline = time.monotonic() + LIMIT_S
             try:
                 if abort:
                     self._producer.abort_transaction(5)
