@@ -67,7 +67,7 @@ class MetadataLog:
             0,
             _log_config(config),
             clean=loaded.was_clean,
-            recovery_point=loaded.last_segment + 1,
+            recovery_point=min(loaded.last_segment + 1, loaded.end_offset),
             log_start_offset=loaded.end_offset if loaded.log_is_behind_snapshot else 0,
             now_ms=clock(),
         )
