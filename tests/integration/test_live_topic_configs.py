@@ -226,7 +226,7 @@ def test_compression_type(client: Any, topic: str) -> None:
 def test_compression_levels(client: Any, node: Node, codec: str, low: int, high: int) -> None:
     topic = f"levels-{codec}"
     node.create_topic(topic, config={"compression.type": codec})
-    text = b" ".join(b"%d" % (number * number) for number in range(9000))
+    text = b" ".join(b"reading %d of sensor %d" % (i * 7919 % 10007, i % 13) for i in range(9000))
     sizes = []
     for level in (low, high):
         client.configure(topic, **{f"compression_{codec}_level": level})
