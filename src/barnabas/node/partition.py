@@ -263,6 +263,7 @@ class Partition:
             if fetch.diverging_epoch is not None:
                 return 0
         end_offset = fetch.last_stable_offset if read_committed else fetch.high_watermark
+        offset = log.past_empty_batches(offset, end_offset)
         records = log.fetch(
             offset, max_bytes, upper_bound_offset=end_offset, min_one_batch=min_one_batch, eager_bytes=eager_bytes
         )

@@ -39,6 +39,24 @@ class ReadableLog(LogState):
         except OSError as error:
             raise self._failed(error) from error
 
+    def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
+        """Where compaction has left batches without records, the offset of the first one with some, if there is one.
+
+        librdkafka takes an answer without a record for one that was cut too short, and asks for twice as much.
+        """
+        if not self._config.compacted or not self.log_start_offset <= offset < upper_bound_offset:
+            return offset
+        try:
+            for segment in self.segments.from_offset(offset):
+                for _, header in segment.headers(segment.position_of(offset)):
+                    if header.base_offset >= upper_bound_offset:
+                        return offset
+                    if header.records_count:
+                        return max(offset, header.base_offset)
+        except (OSError, KafkaError):
+            pass  # the read itself says what is wrong
+        return offset
+
     def _readable_end(self, offset: int, upper_bound_offset: int | None) -> int:
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.node.storage import segment as segment_module
+from barnabas.node.storage.cleaning.records import emptied
 from barnabas.node.storage.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -386,6 +387,16 @@ def test_flush_messages_asks_for_a_sync(create: Create, batch: Build) -> None:
     assert log.is_flush_overdue(NOW_MS + 100)
     log.flush()
     assert not log.is_flush_overdue(NOW_MS + 100)
+
+
+def test_a_reader_is_led_past_batches_that_compaction_has_emptied(create: Create) -> None:
+    log = create(cleanup_policy=("compact",), segment_bytes=200)
+    for i in range(8):
+        whole = build_batch([Record(i, NOW_MS, b"key", b"value")])
+        log.append_as_follower(whole if i in (0, 5) else bytes(emptied(read_header(whole))), now_ms=NOW_MS)
+    assert len(log.segments) > 2
+    assert [log.past_empty_batches(offset, 8) for offset in range(8)] == [0, 5, 5, 5, 5, 5, 6, 7]
+    assert [log.past_empty_batches(offset, 4) for offset in range(4)] == [0, 1, 2, 3]  # nothing with records in reach
 
 
 @pytest.mark.parametrize("clean", [False, True])
