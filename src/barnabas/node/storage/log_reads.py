@@ -40,19 +40,20 @@ class ReadableLog(LogState):
             raise self._failed(error) from error
 
     def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
-        """Where compaction has left batches without records, the offset of the first one with some, if there is one.
+        """Where compaction has left nothing but empty batches in the rest of a segment, the offset of the first batch
+        behind it that has records, if there is one.
 
         librdkafka takes an answer without a record for one that was cut too short, and asks for twice as much.
         """
         if not self._config.compacted or not self.log_start_offset <= offset < upper_bound_offset:
             return offset
         try:
-            for segment in self.segments.from_offset(offset):
+            for slot, segment in enumerate(self.segments.from_offset(offset)):
                 for _, header in segment.headers(segment.position_of(offset)):
                     if header.base_offset >= upper_bound_offset:
                         return offset
                     if header.records_count:
-                        return max(offset, header.base_offset)
+                        return header.base_offset if slot else offset
         except (OSError, KafkaError):
             pass  # the read itself says what is wrong
         return offset

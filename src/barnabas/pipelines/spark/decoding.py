@@ -187,6 +187,8 @@ def _bodies(data: Raw, batches: Sequence[RawBatch]) -> tuple[Raw, list[tuple[int
 
 def _binary(data: Raw, starts: Positions, lengths: Positions) -> pa.Array:
     count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
     missing = lengths < 0
     any_missing = bool(missing.any())
     if any_missing and missing.all():

@@ -35,6 +35,7 @@ AGAIN = (
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
+OUT_OF_ORDER_PATIENCE_S = 10.0
 ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -178,14 +179,17 @@ class BatchSender:
         code = known_code(result.error_code)
         if code in ACCEPTED:
             return None
-        behind = any(other.topic == batch.topic and other.partition == batch.partition for other, _ in self._failed)
-        if code in AGAIN or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
+        if code in AGAIN or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_early()):
             return code.name
         said = result.error_message or (result.record_errors and result.record_errors[0].batch_index_error_message)
         where = f"{batch.topic}-{batch.partition}"
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             said = f"a batch of {len(batch.data)} bytes is larger than the topic's max.message.bytes"
         raise Refused(code, f"{where} refused a batch" + (f": {said}" if said else ""))
+
+    def _may_be_early(self) -> bool:
+        """A batch may come before the one it follows, which a broker has put off. Both are sent again, in order."""
+        return self._failing_since is None or time.monotonic() - self._failing_since < OUT_OF_ORDER_PATIENCE_S
 
     def _await_all(self) -> None:
         while self._under_way:

@@ -394,8 +394,10 @@ def test_a_reader_is_led_past_batches_that_compaction_has_emptied(create: Create
     for i in range(8):
         whole = build_batch([Record(i, NOW_MS, b"key", b"value")])
         log.append_as_follower(whole if i in (0, 5) else bytes(emptied(read_header(whole))), now_ms=NOW_MS)
-    assert len(log.segments) > 2
-    assert [log.past_empty_batches(offset, 8) for offset in range(8)] == [0, 5, 5, 5, 5, 5, 6, 7]
+    ends = [segment.base_offset for segment in log.segments][1:]
+    assert ends[0] < 5 and ends[-1] > 5  # noqa: PT018
+    led = [5 if 0 < offset < max(end for end in ends if end <= 5) else offset for offset in range(8)]
+    assert [log.past_empty_batches(offset, 8) for offset in range(8)] == led
     assert [log.past_empty_batches(offset, 4) for offset in range(4)] == [0, 1, 2, 3]  # nothing with records in reach
 
 
