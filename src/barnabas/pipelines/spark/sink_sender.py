@@ -35,7 +35,6 @@ AGAIN = (
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-OUT_OF_ORDER_PATIENCE_S = 10.0
 ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -77,6 +76,10 @@ class BatchSender:
         self._collected: dict[int, list[Batch]] = {}
         self._under_way: deque[UnderWay] = deque()
         self._failed: list[tuple[Batch, str]] = []
+        # A broker takes any number from a producer it does not know, so the second batch of a partition, under way with
+        # the first, could be taken where that one is not: until a batch was written there, they go one by one.
+        self._opening: set[tuple[str, int]] = set()
+        self._opened: set[tuple[str, int]] = set()
         self._numbered = 0
         self._failing_since: float | None = None
 
@@ -123,6 +126,8 @@ class BatchSender:
         batches = self._collected.pop(node_id, [])
         while sum(request.connection.node_id == node_id for request in self._under_way) >= self._in_flight_max:
             self._receive_oldest()
+        while self._under_way and any((one.topic, one.partition) in self._opening for one in batches):
+            self._receive_oldest()
         if self._failed:  # order first: nothing overtakes what failed
             self._failed += [(batch, "sent after one that failed") for batch in batches]
             return
@@ -136,6 +141,7 @@ class BatchSender:
             return
         if self._acks != 0:
             self._under_way.append(UnderWay(connection, batches))
+            self._opening |= {(one.topic, one.partition) for one in batches} - self._opened
 
     def _connection(self, node_id: int) -> Connection:
         """Not the cluster's own: questions to it are asked while batches are under way."""
@@ -158,6 +164,7 @@ class BatchSender:
 
     def _receive_oldest(self) -> None:
         request = self._under_way.popleft()
+        self._opening -= {(one.topic, one.partition) for one in request.batches}
         try:
             if request.connection.closed:
                 raise TimedOut(f"The connection to {request.connection.peer} was lost.")
@@ -178,18 +185,16 @@ class BatchSender:
         """Why a batch is to be sent again, None if it was written; what no repetition mends is raised."""
         code = known_code(result.error_code)
         if code in ACCEPTED:
+            self._opened.add((batch.topic, batch.partition))
             return None
-        if code in AGAIN or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_early()):
+        behind = any(other.topic == batch.topic and other.partition == batch.partition for other, _ in self._failed)
+        if code in AGAIN or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
             return code.name
         said = result.error_message or (result.record_errors and result.record_errors[0].batch_index_error_message)
         where = f"{batch.topic}-{batch.partition}"
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             said = f"a batch of {len(batch.data)} bytes is larger than the topic's max.message.bytes"
         raise Refused(code, f"{where} refused a batch" + (f": {said}" if said else ""))
-
-    def _may_be_early(self) -> bool:
-        """A batch may come before the one it follows, which a broker has put off. Both are sent again, in order."""
-        return self._failing_since is None or time.monotonic() - self._failing_since < OUT_OF_ORDER_PATIENCE_S
 
     def _await_all(self) -> None:
         while self._under_way:
