@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.data_source import BarnabasDataSource
-from barnabas.pipelines.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
-from barnabas.pipelines.spark.sink_link import link_to
-from barnabas.pipelines.spark.sink_transactions import Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.link import link_to
+from barnabas.pipelines.spark.sink.transactions import Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.writers import BatchWriter, StreamWriter, batch_writer, stream_writer
 from barnabas.testing import Node, reference
 
 PROPERTIES = {

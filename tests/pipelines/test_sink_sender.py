@@ -13,8 +13,8 @@ from barnabas.client.errors import BrokerUnreachable
 from barnabas.client.fetcher import Fetcher, FetchSettings
 from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
-from barnabas.pipelines.spark.sink_link import Link
-from barnabas.pipelines.spark.sink_sender import BatchSender
+from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.sender import BatchSender
 from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from barnabas.client.cluster import Cluster
-from barnabas.pipelines.spark.sink_commit import abort_prepared, commit_prepared
-from barnabas.pipelines.spark.sink_link import Link
-from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Turn
-from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_rows import RowRules
-from barnabas.pipelines.spark.sink_turn import write_turn
+from barnabas.pipelines.spark.sink.commit import abort_prepared, commit_prepared
+from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Turn
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.rows import RowRules
+from barnabas.pipelines.spark.sink.turn import write_turn
 from barnabas.testing import Node, reference
 
 numbers = itertools.count(1)

@@ -12,8 +12,8 @@ import pytest
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
-from barnabas.pipelines.spark.sink_sender import BatchSender
-from barnabas.pipelines.spark.sink_transactions import CommittedOffset, TransactionalProducer
+from barnabas.pipelines.spark.sink.sender import BatchSender
+from barnabas.pipelines.spark.sink.transactions import CommittedOffset, TransactionalProducer
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

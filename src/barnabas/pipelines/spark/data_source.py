@@ -37,12 +37,12 @@ class BarnabasDataSource(DataSource):
         return StreamReader(SourceOptions.parse(self.options), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from barnabas.pipelines.spark.sink import batch_writer
+        from barnabas.pipelines.spark.sink.writers import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from barnabas.pipelines.spark.sink import stream_writer
+        from barnabas.pipelines.spark.sink.writers import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.spark.sink_batches import (
+from barnabas.pipelines.spark.sink.batches import (
     Columns,
     Records,
     batch_cuts,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.spark.sink_commit import to_commit
-from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
-from barnabas.pipelines.spark.sink_transactions import Transaction
+from barnabas.pipelines.spark.sink.commit import to_commit
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink.transactions import Transaction
 
 
 def turn(task: int) -> Turn:

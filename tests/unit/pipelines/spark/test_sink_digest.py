@@ -7,10 +7,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.spark import sink_digest
-from barnabas.pipelines.spark.sink_batches import Columns
-from barnabas.pipelines.spark.sink_digest import digest, topic_number
-from barnabas.pipelines.spark.sink_messages import Digest
+from barnabas.pipelines.spark.sink import digest as digest_module
+from barnabas.pipelines.spark.sink.batches import Columns
+from barnabas.pipelines.spark.sink.digest import digest, topic_number
+from barnabas.pipelines.spark.sink.messages import Digest
 
 Row = tuple[bytes | None, bytes | None, int, str]
 cells = st.none() | st.binary(max_size=30)
@@ -72,7 +72,7 @@ def test_a_row_repeated_is_not_a_row_left_out() -> None:
 def test_large_columns_are_summed_in_chunks() -> None:
     many: list[Row] = [(b"key-%d" % number, bytes(number % 700), -1, "a") for number in range(5_000)]
     whole = digest_of(many)
-    sink_digest._tables.clear()
+    digest_module._tables.clear()
     parts = [digest_of(many[start : start + 977]) for start in range(0, 5_000, 977)]
     assert sum(parts, Digest()) == whole
 

@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as murmur2_of_another_client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.spark.sink_murmur2 import murmur2, partitions_of
+from barnabas.pipelines.spark.sink.murmur2 import murmur2, partitions_of
 
 
 def test_known_hashes_of_the_java_client() -> None:

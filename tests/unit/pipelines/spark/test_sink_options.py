@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink_options import SinkOptions
+from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.wire.compression import Compression
 
 

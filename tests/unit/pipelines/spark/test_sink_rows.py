@@ -18,10 +18,10 @@ from pyspark.sql.types import (
 )
 
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink_columns import BadRow, Rows, chunks, rows_in
-from barnabas.pipelines.spark.sink_messages import Digest
-from barnabas.pipelines.spark.sink_rows import HEADERS_TYPE, RowRules
-from barnabas.pipelines.spark.sink_writer import digest_of
+from barnabas.pipelines.spark.sink.columns import BadRow, Rows, chunks, rows_in
+from barnabas.pipelines.spark.sink.messages import Digest
+from barnabas.pipelines.spark.sink.rows import HEADERS_TYPE, RowRules
+from barnabas.pipelines.spark.sink.writer import digest_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -16,7 +16,7 @@ from barnabas.client.errors import ClientError, Refused, known_code
 from barnabas.client.metadata import NO_LEADER, TopicPartition
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink_transactions import TransactionalProducer
+from barnabas.pipelines.spark.sink.transactions import TransactionalProducer
 from barnabas.wire.errors import ErrorCode
 
 NEW_TOPIC_PATIENCE_MS = 5_000

@@ -23,10 +23,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.client.errors import ClientError, Refused
-from barnabas.pipelines.spark.sink_link import Link
-from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
-from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
 
 log = logging.getLogger("barnabas.spark.sink")
 

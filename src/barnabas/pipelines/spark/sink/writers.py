@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink_commit import abort_prepared, commit_prepared
-from barnabas.pipelines.spark.sink_link import drop_link, link_to
-from barnabas.pipelines.spark.sink_messages import Message, Turn
-from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink.commit import abort_prepared, commit_prepared
+from barnabas.pipelines.spark.sink.link import drop_link, link_to
+from barnabas.pipelines.spark.sink.messages import Message, Turn
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.rows import RowRules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,8 +113,8 @@ def turn_of_query(context: Any, sink_name: str | None) -> Turn | None:
 
 
 def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: SinkOptions) -> Written:
-    from barnabas.pipelines.spark.sink_columns import rows_of
-    from barnabas.pipelines.spark.sink_writer import TaskWriter
+    from barnabas.pipelines.spark.sink.columns import rows_of
+    from barnabas.pipelines.spark.sink.writer import TaskWriter
 
     link = link_to(options.properties)
     try:
@@ -134,7 +134,7 @@ def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: S
 def write_in_transaction(
     turn: Turn, batches: Iterator[pa.RecordBatch], rules: RowRules, options: SinkOptions
 ) -> Message:
-    from barnabas.pipelines.spark.sink_turn import write_turn
+    from barnabas.pipelines.spark.sink.turn import write_turn
 
     try:
         return write_turn(turn, batches, rules, link_to(options.properties), options)

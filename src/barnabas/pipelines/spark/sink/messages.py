@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas.pipelines.spark.sink_transactions import Transaction
+from barnabas.pipelines.spark.sink.transactions import Transaction
 
 HASH_MASK = (1 << 64) - 1
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.spark.sink_murmur2 import spans
+from barnabas.pipelines.spark.sink.murmur2 import spans
 from barnabas.wire.batch import (
     NO_LEADER_EPOCH,
     TRANSACTIONAL_FLAG,

@@ -1,4 +1,4 @@
-"""One task's turn of an exactly-once sink; the protocol is told in sink_commit.py."""
+"""One task's turn of an exactly-once sink; the protocol is told in commit.py."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from barnabas.client.errors import Refused
-from barnabas.pipelines.spark.sink_columns import rows_of
-from barnabas.pipelines.spark.sink_commit import abort_quietly, why_not
-from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
-from barnabas.pipelines.spark.sink_messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
-from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_rows import RowRules
-from barnabas.pipelines.spark.sink_transactions import Transaction
-from barnabas.pipelines.spark.sink_writer import TaskWriter, digest_of
+from barnabas.pipelines.spark.sink.columns import rows_of
+from barnabas.pipelines.spark.sink.commit import abort_quietly, why_not
+from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.rows import RowRules
+from barnabas.pipelines.spark.sink.transactions import Transaction
+from barnabas.pipelines.spark.sink.writer import TaskWriter, digest_of
 from barnabas.wire.errors import ErrorCode
 
 ANCHOR_PATIENCE_S = 10.0

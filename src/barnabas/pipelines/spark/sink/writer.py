@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from barnabas.client.metadata import TopicPartition
-from barnabas.pipelines.spark.sink_batches import Columns, Records, encode_records, field_bytes, record_batch
-from barnabas.pipelines.spark.sink_columns import ANY_PARTITION, BadRow, Rows
-from barnabas.pipelines.spark.sink_digest import digest, topic_number
-from barnabas.pipelines.spark.sink_link import Link, ProducerIdentity
-from barnabas.pipelines.spark.sink_messages import Digest
-from barnabas.pipelines.spark.sink_murmur2 import partitions_of
-from barnabas.pipelines.spark.sink_options import SinkOptions
-from barnabas.pipelines.spark.sink_sender import BatchSender
+from barnabas.pipelines.spark.sink.batches import Columns, Records, encode_records, field_bytes, record_batch
+from barnabas.pipelines.spark.sink.columns import ANY_PARTITION, BadRow, Rows
+from barnabas.pipelines.spark.sink.digest import digest, topic_number
+from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink.messages import Digest
+from barnabas.pipelines.spark.sink.murmur2 import partitions_of
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.sender import BatchSender
 from barnabas.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, add_to_sequence
 
 Numbers = npt.NDArray[np.int64]

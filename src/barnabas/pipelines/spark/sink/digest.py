@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from barnabas.pipelines.spark.sink_batches import Columns, field_bytes, join, lengths_of
-from barnabas.pipelines.spark.sink_messages import Digest
-from barnabas.pipelines.spark.sink_murmur2 import spans
+from barnabas.pipelines.spark.sink.batches import Columns, field_bytes, join, lengths_of
+from barnabas.pipelines.spark.sink.messages import Digest
+from barnabas.pipelines.spark.sink.murmur2 import spans
 
 Words = npt.NDArray[np.uint64]
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.spark.sink_batches import Columns, encode_headers
-from barnabas.pipelines.spark.sink_rows import RowRules
+from barnabas.pipelines.spark.sink.batches import Columns, encode_headers
+from barnabas.pipelines.spark.sink.rows import RowRules
 
 ANY_PARTITION = -1
 CHUNK_BYTES = 1 << 20  # smaller Arrow batches are put together first
