@@ -335,7 +335,6 @@ class TestExactlyOnce:
         run_until(self.start(spark, stage, "3:after flush"), 2)
         assert_whole_batches(stage.values(), 3)
 
-    @pytest.mark.xfail(strict=False, reason="a transaction of the killed run sometimes stays open until it times out")
     @pytest.mark.parametrize("point", ["between two commits", "after the last commit"])
     def test_two_sinks_of_one_query(self, spark: SparkSession, stage: Stage, point: str) -> None:
         other = stage.create(f"{stage.topic}-other")
@@ -344,6 +343,8 @@ class TestExactlyOnce:
         second = stage.options(exactlyOnce="true", sinkName="second", point=point, grave=grave) | {"topic": other}
 
         def both(rows: DataFrame, batch: int) -> None:
+            if batch > 2:  # the query is stopped here; in the middle of a write it would leave a transaction open
+                return
             rows.write.format("barnabas").mode("append").options(**first).save()
             rows.write.format("mortal").mode("append").options(**second).save()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from barnabas.client.cluster import Cluster
-from barnabas.pipelines.spark.sink.commit import abort_prepared, commit_prepared
+from barnabas.pipelines.spark.sink.commit import abort_prepared, abort_turn, commit_prepared
 from barnabas.pipelines.spark.sink.link import Link
 from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
@@ -211,6 +211,12 @@ def test_other_rows_in_a_replay_are_refused_and_nothing_more_is_written(query: Q
         query.commit(replay)
     abort_prepared(replay, query.link)
     assert query.output() == ["a"]
+
+
+def test_an_aborted_batch_leaves_nothing_open_not_even_of_tasks_that_were_killed(query: Query) -> None:
+    messages = query.tasks(0, ["a"], ["b"], ["c"])
+    abort_turn([messages[0], None, None], query.link, query.options)
+    assert query.output() == []
 
 
 def test_fewer_tasks_take_over_what_was_open(query: Query) -> None:

@@ -82,6 +82,17 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
         abort_prepared(messages, link)
 
 
+def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions) -> None:
+    """Tasks that have no message failed or were killed on the way, perhaps with a transaction open."""
+    abort_prepared(messages, link)
+    prefix = next(one.turn.prefix for one in messages if one is not None)
+    for task in (number for number, one in enumerate(messages) if one is None):
+        try:
+            link.transactions.begin(f"{prefix}{task}", options.transaction_timeout_ms)
+        except ClientError as error:  # it ends by itself when it times out
+            log.info("what task %s%d left was not ended: %s", prefix, task, error)
+
+
 def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:
     for one in messages:
         if isinstance(one, Prepared):

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from barnabas.pipelines.spark.option_values import OptionError
-from barnabas.pipelines.spark.sink.commit import abort_prepared, commit_prepared
+from barnabas.pipelines.spark.sink.commit import abort_turn, commit_prepared
 from barnabas.pipelines.spark.sink.link import drop_link, link_to
 from barnabas.pipelines.spark.sink.messages import Message, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
@@ -156,6 +156,6 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
 
 
 def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    prepared = [one for one in messages if isinstance(one, Message)]
-    if prepared:
-        abort_prepared(prepared, link_to(options.properties))
+    known: list[Message | None] = [one if isinstance(one, Message) else None for one in messages]
+    if any(known):
+        abort_turn(known, link_to(options.properties), options)
