@@ -493,6 +493,17 @@ def existing_snapshot(path: str) -> bytes | None:
         return None
 
 
+def has_open_transaction(path: str) -> bool:
+    """Whether a snapshot knows of a transaction that was open; True if there is no sound one."""
+    content = existing_snapshot(path)
+    if content is None or len(content) % SNAPSHOT_ENTRY.size != SNAPSHOT_HEADER.size:
+        return True
+    version, crc, _ = SNAPSHOT_HEADER.unpack_from(content)
+    if version != SNAPSHOT_VERSION or crc32c(content[SNAPSHOT_CRC_END:]) != crc:
+        return True
+    return any(row[-1] >= 0 for row in SNAPSHOT_ENTRY.iter_unpack(content[SNAPSHOT_HEADER.size :]))
+
+
 def read_snapshot(path: str) -> dict[int, ProducerEntry]:
     with open(path, "rb") as file:
         content = file.read()

@@ -91,7 +91,7 @@ def test_the_mark_of_a_clean_stop_is_kafka_s(tmp_path: Path) -> None:
         await opened(tmp_path).close(clean=True, broker_epoch=13)
 
     run(scenario)
-    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":13}'
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":13,"transactionIndexes":0}'
     properties = parse_properties((tmp_path / "meta.properties").read_text())
     assert (properties["version"], properties["cluster.id"], properties["node.id"]) == ("1", "cluster", "1")
 

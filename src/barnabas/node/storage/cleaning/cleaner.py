@@ -26,7 +26,7 @@ from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.swap import Swap
-from barnabas.node.storage.doubt import DamagedSegment
+from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment
 from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
@@ -194,6 +194,9 @@ class Cleaner:
             )
         except OSError as error:
             log.background.failed(error)
+            return None
+        except DamagedIndex as damaged:
+            log.background.mend(log, damaged)
             return None
         except DamagedSegment as error:
             logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)
