@@ -162,6 +162,11 @@ class ReadableLog(LogState):
         return self.segments.aborted_transactions(first_offset, upper_bound_offset)
 
     @reading
+    def check_transactions(self) -> None:
+        """Every segment's transaction index is there, and right as far as can be told without reading the batches."""
+        self.segments.check_transactions()
+
+    @reading
     def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """Those to which records may belong that a read of `size` bytes has found."""
         return self.segments.aborted_in_read(offset, size, upper_bound_offset)

@@ -318,14 +318,18 @@ class Segment:
             self._begins_in_transaction = has_open_transaction(path)
         return self._begins_in_transaction
 
-    def transactions_are_plausible(self) -> bool:
-        """Whether each entry of the transaction index belongs to a marker of its producer; asked once.
+    def check_transactions(self) -> None:
+        """Raises if the transaction index may be gone or is wrong."""
+        if not self._transactions_are_checked and self.transactions.exists:
+            self._transactions_are_checked = self._transactions_are_plausible()
+        if self.may_lack_transactions or (self.transactions.exists and not self._transactions_are_checked):
+            raise DamagedIndex(self, Kind.TRANSACTIONS)
+
+    def _transactions_are_plausible(self) -> bool:
+        """Whether each entry of the transaction index belongs to a marker of its producer.
 
         An index that is there has entries, unless a truncation has taken them all.
         """
-        if self._transactions_are_checked or self.may_lack_transactions or not self.transactions.exists:
-            return True
-        self._transactions_are_checked = True
         ended = self.base_offset - 1
         for each in self.transactions.entries():
             if not ended < each.last_offset or not 0 <= each.first_offset <= each.last_offset:

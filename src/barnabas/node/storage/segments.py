@@ -7,7 +7,6 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -184,13 +183,16 @@ class Segments:
             is_behind = segment.base_offset >= upper_bound_offset
             if segment.may_lack_transactions and is_behind and not segment.begins_in_transaction():
                 break
-            if segment.may_lack_transactions or not segment.transactions_are_plausible():
-                raise DamagedIndex(segment, Kind.TRANSACTIONS)
+            segment.check_transactions()
             some, complete = segment.transactions.collect(first_offset, upper_bound_offset)
             found += some
             if complete:
                 break
         return found
+
+    def check_transactions(self) -> None:
+        for segment in self._segments:
+            segment.check_transactions()
 
     def order(self, segment: Segment, kind: Kind) -> Order:
         """What has to be read for an index of this segment to be written anew."""

@@ -21,6 +21,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from barnabas.node.storage.background import when_mended
 from barnabas.node.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, TopicPartition, write_offsets
 from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
@@ -30,6 +31,7 @@ from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment
 from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
+from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger("barnabas.cleaner")
 
@@ -212,6 +214,8 @@ class Cleaner:
         self._running.add(cleaning)
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
+            # Which transactions were aborted decides what may go.
+            await when_mended(log.check_transactions)
             if cleaning.aborted:
                 return False
             job = job_for(log, dirt, self._settings, self._clock())
@@ -229,6 +233,9 @@ class Cleaner:
             return await self._end(cleaning, job)
         except OSError as error:
             log.background.failed(error)
+            return False
+        except KafkaError as error:
+            logger.error("%s is not compacted now: %s", log.name, error.message)
             return False
         finally:
             if cleaning.aborted or not isinstance(cleaning.result, Finished):
