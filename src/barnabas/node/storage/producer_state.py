@@ -24,8 +24,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.node.storage.files import SNAPSHOT_SUFFIX, offset_name, offset_of, unlink_all
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
@@ -39,6 +37,7 @@ from barnabas.wire.batch import (
     add_to_sequence,
     decode_records,
 )
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 
