@@ -8,6 +8,7 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any
@@ -19,11 +20,10 @@ def _load() -> Checksum:
     package = PathFinder.find_spec("crc32c")
     spec = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if spec is None or spec.loader is None:  # installed in a way we do not know
-        import crc32c as whole
-
-        return whole.crc32c
-    module: Any = module_from_spec(spec)
-    spec.loader.exec_module(module)
+        module: Any = import_module("crc32c")
+    else:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
     found: Checksum = module.crc32c
     return found
 

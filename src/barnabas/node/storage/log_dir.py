@@ -109,6 +109,7 @@ class LogDir:
         self.previous_broker_epoch = -1
         self._left_transaction_indexes: int | None = None
         self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, by the flusher's thread
         self._on_failure = on_failure
         self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._lock: DirectoryLock | None = None
@@ -305,7 +306,9 @@ class LogDir:
 
         def write() -> None:
             for name, offsets in files:
-                write_offsets(self.path, name, offsets)
+                if self._written.get(name) != offsets:
+                    write_offsets(self.path, name, offsets)
+                    self._written[name] = offsets
             self.checkpointed = recovery_points
 
         return self.flusher.run(write)
