@@ -51,6 +51,7 @@ EPOCH_BUMPS_SINCE = 2  # transaction.version
 SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, crc of what follows it, count of entries
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 SNAPSHOT_VERSION = 1
+pack_entry = SNAPSHOT_ENTRY.pack
 SNAPSHOT_CRC_END = 6
 
 MARKER_KEY = struct.Struct(">hh")
@@ -76,6 +77,9 @@ class RememberedBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+NO_BATCH = RememberedBatch(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
 
 
 class Window(NamedTuple):
@@ -119,18 +123,18 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def pack(self, producer_id: int) -> bytes:
-        last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, -1, 0, self.last_timestamp)
-        self.row = SNAPSHOT_ENTRY.pack(
+        sequence, offset, delta, _ = self.batches[-1] if self.batches else NO_BATCH
+        self.row = row = pack_entry(
             producer_id,
             self.producer_epoch,
-            last.last_sequence,
-            last.last_offset,
-            last.offset_delta,
+            sequence,
+            offset,
+            delta,
             self.last_timestamp,
             self.coordinator_epoch,
             self.current_txn_first_offset,
         )
-        return self.row
+        return row
 
     def enter_epoch(self, producer_epoch: int) -> None:
         if producer_epoch != self.producer_epoch:
