@@ -1,6 +1,7 @@
-"""The source's options: those of the JVM Kafka connector with its rules, and three of ours.
+"""The source's options: those of the JVM Kafka connector with its rules, and four of ours.
 
 Ours: `columns` (only these are built), `idleWait` (how long a trigger waits at the broker for the first new record),
+`partitionsTogether` (partitions of the same number, of all topics, are one task: keys that belong together meet),
 and `kafkaConsumer.pollTimeoutMs` bounds how long a task waits for records that ought to be there.
 Names are case-insensitive. Options nobody knows are ignored, as Spark does everywhere.
 """
@@ -79,6 +80,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     poll_timeout_ms: int
     idle_wait_ms: int
+    partitions_together: bool = False
 
     @property
     def isolation_level(self) -> str:
@@ -115,6 +117,7 @@ class SourceOptions:
             max_records_per_partition=whole_number(options, "maxRecordsPerPartition"),
             poll_timeout_ms=whole_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
             idle_wait_ms=duration_ms(options, "idleWait", "100ms"),
+            partitions_together=boolean(options, "partitionsTogether", False),
         )
 
     def for_batch(self) -> tuple[Position, Position]:

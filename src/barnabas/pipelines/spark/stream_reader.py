@@ -27,7 +27,7 @@ from barnabas.pipelines.spark.offsets import LAG, LAG_TOTAL, UNPINNED, StreamOff
 from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
 from barnabas.pipelines.spark.progress import GroupCommits, wait_for_records
 from barnabas.pipelines.spark.ranges import OffsetRange, limited
-from barnabas.pipelines.spark.tasks import RangePartition, planned, read_task
+from barnabas.pipelines.spark.tasks import planned, read_task
 from barnabas.pipelines.spark.topics import Partitions, Topics
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lag = {partition: max(offset - ends.get(partition, 0), 0) for partition, offset in self._latest.items()}
         return nested(self._latest) | {LAG: nested(lag), LAG_TOTAL: sum(lag.values())}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         done, until = StreamOffset.parse(start), StreamOffset.parse(end)
         begin = {partition: until.begin(done, partition) for partition in until.offsets}
         unknown = self._topics.earliest([partition for partition, offset in begin.items() if offset is None])
