@@ -38,21 +38,22 @@ def _called(function: Any) -> Any:
 
 def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
     """One batch of given records, without a query: (topic, partition, offset, timestamp in ms, key, value)."""
+    frame = spark.createDataFrame(record_table(rows))
+    tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
+    frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
+    return compiled(frame, plan, batch=batch, run=run, tasks=tasks).toArrow()
+
+
+def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     import pyarrow as pa
 
     from barnabas.pipelines.spark.schema import arrow_schema
 
     topic, partition, offset, time, key, value = zip(*rows, strict=True)
     schema = arrow_schema(["key", "value", "topic", "partition", "offset", "timestamp"])
-    times = [one * 1000 for one in time]
-    columns: list[Any] = [key, value, topic, partition, offset, times]
-    table = pa.Table.from_arrays(
-        [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)], schema=schema
-    )
-    frame = spark.createDataFrame(table)
-    tasks = max(min(len(set(partition)), spark.sparkContext.defaultParallelism), 1)
-    frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
-    return compiled(frame, plan, batch=batch, run=run, tasks=tasks).toArrow()
+    columns: list[Any] = [key, value, topic, partition, offset, [one * 1000 for one in time]]
+    arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def send_by_value(plan: Plan) -> None:

@@ -139,13 +139,15 @@ class TopologyTestDriver:
         return self._written
 
     def _process(self, rows: list[tuple[Any, ...]]) -> None:
-        from barnabas.pipelines.streams.compiled import run_batch
-
-        plan = self._plan()
-        found = run_batch(self._spark, plan, rows, self._batch, self._run)
+        found = self._ran(self._plan(), rows)
         self._batch += 1
         for row in found.to_pylist():
             self._written.setdefault(row["topic"], []).append((row["key"], row["value"], row.get("headers")))
+
+    def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
+        from barnabas.pipelines.streams.compiled import run_batch
+
+        return run_batch(self._spark, plan, rows, self._batch, self._run)
 
     def _plan(self) -> Any:
         from barnabas.pipelines.streams.plan import planned

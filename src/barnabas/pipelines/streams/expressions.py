@@ -1,7 +1,7 @@
 """Columns: `col("value.amount") > 10`. Spark computes them where it can read the record, Python where it can't.
 
-The names are `key`, `value` and paths into a JSON value. Null is as in SQL: what is compared with it or computed from it
-is null, and null satisfies no filter. Methods of an expression name aggregates: `col("value.n").sum()`.
+The names are `key`, `value` and paths into a JSON value. Null is as in SQL: what is compared with it or computed from
+it is null, and null satisfies no filter. Methods of an expression name aggregates: `col("value.n").sum()`.
 """
 
 from __future__ import annotations

@@ -186,7 +186,8 @@ class Stream(Generic[K, V]):
             operator = JoinStreamGlobal(other.store_name, function_of(key), joiner, outer[0])
             return self._then(operator, value_serde=AUTO)
         if isinstance(other, Table):
-            mine, theirs = graph.keyed(self._node), materialized(graph, other._node)
+            mine = graph.keyed(self._node)
+            theirs = materialized(graph, other._node, mine.stage)
             assert theirs.store_name is not None
             node = graph.add(JoinStreamTable(theirs.store_name, joiner, outer[0]), mine, theirs, value_serde=AUTO)
             return Stream(graph, node)

@@ -15,7 +15,7 @@ from barnabas.pipelines.streams.operators.suppress import Suppress
 from barnabas.pipelines.streams.operators.tables import JoinTables, Materialize, TableSource
 from barnabas.pipelines.streams.serdes import AUTO, Serde
 from barnabas.pipelines.streams.streams import Stream, function_of, value_function
-from barnabas.pipelines.streams.windows import SessionWindows
+from barnabas.pipelines.streams.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
     from barnabas.pipelines.streams.grouped import GroupedTable
@@ -54,7 +54,11 @@ class Table(Generic[K, V]):
         windows = self._node.windows
         if windows is None:
             raise TopologyError(f"suppress() is for windows, and {self._node.name} has none: use windowed_by() before")
-        grace_ms = windows.grace_ms + (windows.gap_ms if isinstance(windows, SessionWindows) else 0)
+        grace_ms = windows.grace_ms
+        if isinstance(windows, SessionWindows):
+            grace_ms += windows.gap_ms
+        if not isinstance(windows, TimeWindows):
+            grace_ms += 1  # the end belongs to the window
         name = f"suppress-{len(self._graph.nodes)}"
         return self._then(Suppress(name, grace_ms), store)
 
@@ -103,7 +107,8 @@ class Table(Generic[K, V]):
 
     def _joined(self, other: Table[K, Any], joiner: Any, left: bool, right: bool, store: str | None) -> Table[K, Any]:
         graph = self._graph
-        mine, theirs = materialized(graph, self._node), materialized(graph, other._node)
+        stage = max(self._node.stage, other._node.stage)
+        mine, theirs = materialized(graph, self._node, stage), materialized(graph, other._node, stage)
         assert mine.store_name is not None
         assert theirs.store_name is not None
         if mine is theirs:
@@ -150,8 +155,11 @@ def tabled(graph: Graph, node: Node, kind: Any, store: str | None, **settings: A
     return made
 
 
-def materialized(graph: Graph, node: Node) -> Node:
-    """The table where it can be looked up, with a store if it has none."""
+def materialized(graph: Graph, node: Node, stage: int) -> Node:
+    """The table where it is looked up: in a store of that stage."""
+    while node.stage < stage:
+        moved = [one for one in graph.nodes if one.inputs == (node,) and isinstance(one.operator, Repartition)]
+        node = moved[0] if moved else graph.add(Repartition(), node)
     if node.store_name is not None:
         return node
     found = [one for one in graph.nodes if one.inputs == (node,) and isinstance(one.operator, Materialize)]

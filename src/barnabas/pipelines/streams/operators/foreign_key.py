@@ -1,8 +1,8 @@
 """A table joined with another by a key inside its values.
 
 Where a row lives, `Subscribe` turns its change into messages to the partitions of the foreign keys: to leave the old
-one and to enter the new one. There `JoinByForeignKey` keeps the rows of both tables. A batch sends at most one change of a
-row, and leaving comes first, so a row gets one result in a batch and all partitions agree which.
+one and to enter the new one. There `JoinByForeignKey` keeps the rows of both tables. A batch sends at most one change
+of a row, and leaving comes first, so a row gets one result in a batch and all partitions agree which.
 """
 
 from __future__ import annotations

@@ -53,14 +53,14 @@ class AggregateBySlidingWindow(Operator):
         difference = self.windows.difference_ms
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             closed = stream_time - self.windows.grace_ms
-            if time + 1 + difference <= closed:
+            if time + 1 + difference < closed:
                 continue
             folding = self.foldings[number]
             there: list[Record] = records.get(hashable(key), [])
             bisect.insort(there, (time, number, value), key=lambda one: one[0])
             records.put(key, [one for one in there if one[0] >= closed - difference])
             for start in self.starts_around(there, time):
-                if start + difference <= closed:
+                if start + difference < closed:  # its end belongs to it
                     continue
                 place = (start, key)
                 if place not in before:
@@ -73,16 +73,17 @@ class AggregateBySlidingWindow(Operator):
                     task.fail(rank, error)
                     break
                 last[place] = (time, rank)
-        self.sweep(store, records, clock)
         places = list(last)
         result = self.foldings[0].result
-        return made(
+        found = made(
             [Windowed(key, start, start + difference) for start, key in places],
             [None if (new := store.get(place)) is None else result(new) for place in places],
             [last[place][0] for place in places],
             [last[place][1] for place in places],
             [None if before[place] is None else result(before[place]) for place in places],
         )
+        self.sweep(store, records, clock)
+        return found
 
     def starts_around(self, records: list[Any], time: int) -> list[int]:
         """The windows that hold a record of this time, and the one behind it if it holds others."""
@@ -122,7 +123,7 @@ class AggregateBySlidingWindow(Operator):
         keeps_ms = max(difference + self.windows.grace_ms, self.retention_ms)
         time = clock.get(TIME, -1)
         index = starts_in(store)
-        for start in [start for start in index if start + keeps_ms <= time]:
+        for start in [start for start in index if start + keeps_ms < time]:
             for key in index.pop(start):
                 store.remove((start, key))
         if time - clock.get(SWEPT, -1) < keeps_ms:
