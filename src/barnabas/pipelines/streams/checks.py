@@ -27,9 +27,7 @@ def check_ends(graph: Graph, name: str) -> None:
         raise TopologyError(f"topology {name} reads nothing: begin with stream() or table()")
     if not any(node.is_end for node in graph.nodes) and not graph.named_stores:
         last = graph.nodes[-1].name
-        raise TopologyError(
-            f"topology {name} has no sink: {last} leads nowhere, end it with to(), foreach() or a store"
-        )
+        raise TopologyError(f"topology {name} has no sink: {last} leads nowhere, end it with to(), foreach() or store=")
 
 
 def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
