@@ -1,8 +1,9 @@
-"""The source's options: those of the JVM Kafka connector with its rules, and four of ours.
+"""The source's options: those of the JVM Kafka connector with its rules, and five of ours.
 
 Ours: `columns` (only these are built), `idleWait` (how long a trigger waits at the broker for the first new record),
-`minRecordsPerTask` (partitions of a stream with fewer new ones share a task), and `kafkaConsumer.pollTimeoutMs` bounds
-how long a task waits for records that ought to be there.
+`minRecordsPerTask` (partitions of a stream with fewer new ones share a task), `partitionsTogether` (partitions of the
+same number, of all topics, are one task: keys that belong together meet), and `kafkaConsumer.pollTimeoutMs` bounds how
+long a task waits for records that ought to be there.
 Names are case-insensitive. Options nobody knows are ignored, as Spark does everywhere.
 """
 
@@ -82,6 +83,7 @@ class SourceOptions:
     min_records_per_task: int
     poll_timeout_ms: int
     idle_wait_ms: int
+    partitions_together: bool = False
 
     @property
     def isolation_level(self) -> str:
@@ -119,6 +121,7 @@ class SourceOptions:
             min_records_per_task=whole_number(options, "minRecordsPerTask") or MIN_RECORDS_PER_TASK,
             poll_timeout_ms=whole_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
             idle_wait_ms=duration_ms(options, "idleWait", "100ms"),
+            partitions_together=boolean(options, "partitionsTogether", False),
         )
 
     def for_batch(self) -> tuple[Position, Position]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
+    """What one task reads, one range after the other."""
+
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(ranges)
 
@@ -30,6 +32,12 @@ def planned(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[Range
 
 def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[RangePartition]:
     """The fewer tasks, the sooner a small batch is done; who asks for tasks of a certain size gets those."""
+    if options.partitions_together:
+        by_number: dict[int, tuple[OffsetRange, ...]] = {}
+        for one in ranges:
+            if one.size > 0:
+                by_number[one.partition.partition] = (*by_number.get(one.partition.partition, ()), one)
+        return [RangePartition(each) for _, each in sorted(by_number.items())]
     if options.min_partitions is not None or options.max_records_per_partition is not None:
         return planned(options, ranges)
     whole = [one for one in ranges if one.size > 0]
