@@ -28,7 +28,7 @@ from barnabas.pipelines.spark.offsets import LAG, LAG_TOTAL, UNPINNED, StreamOff
 from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
 from barnabas.pipelines.spark.progress import GroupCommits, wait_for_records
 from barnabas.pipelines.spark.ranges import OffsetRange, limited
-from barnabas.pipelines.spark.tasks import RangePartition, planned, read_task
+from barnabas.pipelines.spark.tasks import RangePartition, planned_for_stream, read_task
 from barnabas.pipelines.spark.topics import Partitions, Topics
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from_offset = unknown[partition] if offset is None else offset
             topic_id = until.ids.get(partition.topic, "")
             ranges.append(OffsetRange(partition, from_offset, until.offsets[partition], topic_id))
-        return planned(self._options, ranges)
+        return planned_for_stream(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self._options, self._columns, partition)
