@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas.pipelines.spark.data_loss import DataLoss
+from barnabas.pipelines.spark.draining import is_draining
 from barnabas.pipelines.spark.offsets import LAG, LAG_TOTAL, UNPINNED, StreamOffset, nested
 from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
 from barnabas.pipelines.spark.progress import GroupCommits, wait_for_records
@@ -65,6 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         done = StreamOffset.parse(start)
         self._commits.commit(done.offsets)
+        if is_draining():
+            return start
         found, latest = self._look(done)
         begin, first = self._beginnings(done, found)
         if self._target is None and not first and begin == latest and self._options.idle_wait_ms:
