@@ -119,7 +119,7 @@ def _parsed(source: Node) -> Column:
     with_corrupt = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     # Spark would parse once for the filter and once for what is selected; what is not deterministic it computes once.
-    once = f.when(f.monotonically_increasing_id() >= 0, f.col("value").cast("string"))
+    once = f.when(f.rand(0) >= 0, f.col("value").cast("string"))
     return f.from_json(once, with_corrupt, options)
 
 

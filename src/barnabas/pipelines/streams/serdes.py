@@ -100,7 +100,7 @@ def _writer() -> Callable[[Any, int], Any]:
     """What json.dumps makes anew for each value."""
     from json import encoder
 
-    make, text = encoder.c_make_encoder, encoder.encode_basestring
+    make, text = getattr(encoder, "c_make_encoder", None), encoder.encode_basestring
     if make is None:
         whole = json_module.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
         return lambda value, level: whole(value)
