@@ -39,6 +39,8 @@ unit: setup
 bench: setup
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.spark_cases --prepare
+	$(BIN)/python -m benchmarks.spark_sink_cases
 
 # Minutes, not seconds: eight consumers at once; a processor that is killed fifty times, and its node twenty times.
 soak-transactions: setup

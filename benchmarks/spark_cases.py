@@ -2,7 +2,7 @@
 
 Both read the same topic of one Apache Kafka (of our node where there is none), by turns, each in a driver of its own
 on two cores: ours with the Spark of this environment, the connector with pyspark 4.2 in ~/.cache/barnabas/spark-4.2
-(`make` it with --prepare). Rates are rows per second of the median round, after a round that is not counted.
+(--prepare makes it). Rates are rows per second of the median round, after a round that is not counted.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,12 @@ from benchmarks import load
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = Path.home() / ".cache" / "barnabas" / "spark-4.2"
-CENTRAL = "https://repo1.maven.org/maven2"
 # The token provider of 4.2.0 is not in Maven Central; that of 4.0.0 does.
 JARS = (
-    "org/apache/spark/spark-sql-kafka-0-10_2.13/4.2.0/spark-sql-kafka-0-10_2.13-4.2.0.jar",
-    "org/apache/spark/spark-token-provider-kafka-0-10_2.13/4.0.0/spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
-    "org/apache/kafka/kafka-clients/3.9.2/kafka-clients-3.9.2.jar",
-    "org/apache/commons/commons-pool2/2.13.1/commons-pool2-2.13.1.jar",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
 )
 MASTER = "local[2]"
 QUIET = {"spark.log.level": "ERROR"}
@@ -164,13 +162,17 @@ def idle(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """pyspark 4.2 and the connector's jars, in an environment of their own."""
+    """pyspark 4.2 and the connector's jars, in an environment of their own, unless they are there."""
+    missing = [jar for jar in JARS if not (ENVIRONMENT / "jars" / ("-".join(jar.split(":")[1:]) + ".jar")).exists()]
+    if not missing:
+        return
     subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
     pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "-q"]
     subprocess.run([*pip, "pyspark==4.2.0", "pandas<3", "pyarrow", "numpy"], check=True)
     (ENVIRONMENT / "jars").mkdir(exist_ok=True)
-    for jar in JARS:
-        urllib.request.urlretrieve(f"{CENTRAL}/{jar}", ENVIRONMENT / "jars" / jar.rpartition("/")[2])
+    for jar in missing:
+        into = f"-DoutputDirectory={ENVIRONMENT / 'jars'}"
+        subprocess.run(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={jar}", into], check=True)
 
 
 CASES = {"source": source, "start": start, "idle": idle}

@@ -174,12 +174,11 @@ def test_a_partition_of_another_topic_id_is_set_aside(
     assert f"{data / 't01-0'} belongs to no partition of this node and is set aside" in node.log()
 
 
-# A transaction index that is gone after a clean stop is not missed; neither does Kafka miss it.
 @pytest.mark.parametrize(
     ("state", "harm"),
     [
         *(("killed", harm) for harm in (missing, empty, garbage, half)),
-        *(("clean", harm) for harm in (empty, garbage, half)),
+        *(("clean", harm) for harm in (missing, empty, garbage, half)),
     ],
 )
 def test_aborted_records_stay_aborted_without_their_index(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from barnabas.client.consumer import AssignedConsumer, GroupConsumer
-from barnabas.client.errors import ClientError, InvalidSetting, OffsetOutOfRange, Refused
+from barnabas.client.errors import ClientError, InvalidSetting, OffsetOutOfRange, Refused, TimedOut
+from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import CommittedOffset
 from barnabas.client.producer import Producer
 from barnabas.client.records import count
@@ -193,6 +194,28 @@ def test_topics_that_match_are_followed_as_they_come_and_grow(node: Node) -> Non
         assert consumer.poll(100) == []
         node.create_topic("later")
         poll_until([consumer], lambda: consumer.assignment == {("later", 0)})
+
+
+def test_a_rebalance_that_stumbles_over_the_offsets_is_taken_up_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the member would keep its partitions and nobody would read them."""
+    node.create_topic("stumbles", partitions=2)
+    fill(node, "stumbles", 0, 10, partitions=2)
+    with GroupConsumer(settings(node, group_id="stumbles"), topics=["stumbles"]) as consumer:
+        committed = consumer.committed
+        problems: list[ClientError] = [TimedOut("The coordinator does not answer."), Refused(ErrorCode.NONE, "")]
+
+        def stumble(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+            if problems:
+                raise problems.pop()
+            return committed(partitions)
+
+        monkeypatch.setattr(consumer, "committed", stumble)
+        for _ in range(2):
+            with pytest.raises(ClientError):
+                read(consumer, 1)
+        assert sorted(value or b"" for value in read(consumer, 10)) == sorted(numbers(0, 10))
 
 
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(node: Node) -> None:

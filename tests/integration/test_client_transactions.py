@@ -114,6 +114,44 @@ def test_an_aborted_transaction_leaves_nothing_behind_and_the_next_goes_on(node:
     assert committed_offsets(cluster, "abort.0", require_stable=True) == {}
 
 
+def test_records_that_have_not_left_when_it_is_aborted_are_in_no_later_transaction(
+    node: Node, cluster: Cluster
+) -> None:
+    node.create_topic("withdrawn")
+    prepared = init_transactions(cluster, "withdrawn.0")
+    with TransactionalProducer(settings(node, linger_ms="30000"), prepared) as producer:
+        waiting = producer.send("withdrawn", b"gone")
+        producer.end(commit=False)
+        with pytest.raises(TransactionFailed):
+            waiting.result(LIMIT_S)
+        for number in range(3):
+            producer.send("withdrawn", b"kept %d" % number)
+        producer.end(commit=True)
+        producer.send("withdrawn", b"gone too")
+        producer.flush(LIMIT_S)
+        producer.send("withdrawn", b"gone as well")
+        producer.end(commit=False)
+        producer.send("withdrawn", b"kept 3")
+        producer.end(commit=True)
+    wait_for_end(cluster, "withdrawn", 1)
+    assert committed_values(cluster, "withdrawn") == [b"kept %d" % number for number in range(4)]
+
+
+def test_nothing_is_committed_without_a_record_that_was_refused(node: Node, cluster: Cluster) -> None:
+    """Also by who asks for the commit before the producer's thread has told everybody."""
+    node.create_topic("refused", config={"max.message.bytes": 1000})
+    prepared = init_transactions(cluster, "refused.0")
+    with TransactionalProducer(settings(node), prepared) as producer:
+        producer.send("refused", b"small")
+        producer.flush(LIMIT_S)
+        producer.send("refused", b"x" * 5000, callback=lambda *_: time.sleep(0.3))
+        with pytest.raises(TransactionFailed):
+            producer.end(commit=True)
+        producer.end(commit=False)
+    wait_for_end(cluster, "refused", 1)
+    assert committed_values(cluster, "refused") == []
+
+
 def test_who_comes_later_fences_and_ends_who_came_before(node: Node, cluster: Cluster) -> None:
     node.create_topic("fenced")
     old = init_transactions(cluster, "fence.0")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
+import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -152,6 +158,38 @@ def test_bash_takes_the_completion_script(node: Node) -> None:
     """
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "alpha,beta,"
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_at_a_terminal(node: Node, tmp_path: Path) -> None:
+    """Typed into a zsh that believes in its terminal: the tab key finds the topic."""
+    bin_directory = str(Path(sys.executable).parent)
+    environment = os.environ | {"PATH": f"{bin_directory}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+    main, terminal = pty.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True
+    )
+    os.close(terminal)
+    screen = ""
+
+    def until(text: str) -> None:
+        nonlocal screen
+        deadline = time.monotonic() + 60
+        while text not in screen:
+            assert time.monotonic() < deadline, screen
+            if select.select([main], [], [], 0.2)[0]:
+                screen += os.read(main, 1 << 16).decode(errors="replace")
+        screen = screen.partition(text)[2]
+
+    try:
+        os.write(main, b"autoload -U compinit; compinit -u; source <(barnabas completion zsh); echo rea''dy\n")
+        until("ready\r\n")
+        os.write(main, f"kafka-topics --bootstrap-server {node.bootstrap_servers} --topic or\t".encode())
+        until("orders")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(main)
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,14 @@ class Accumulator:
             queue.needs_bump = True
         self._finish(batch)
 
+    def withdraw(self, error: ClientError) -> list[ProducerBatch]:
+        """Batches that never left fail; they have no sequence that others would miss."""
+        waiting = [batch for queue in self._active.values() for batch in (*queue.closed, queue.open)]
+        withdrawn = [batch for batch in waiting if batch is not None and not batch.attempts]
+        for batch in withdrawn:
+            self.fail(batch, error)
+        return withdrawn
+
     def retry(self, batch: ProducerBatch, at: float, *, lost: bool = False) -> None:
         queue = self._queues[batch.partition]
         batch.lost = batch.lost or lost

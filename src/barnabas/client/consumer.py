@@ -29,6 +29,7 @@ from barnabas.client.errors import (
     OffsetOutOfRange,
     Refused,
     TimedOut,
+    UnreadableAnswer,
 )
 from barnabas.client.fetcher import Fetched, Fetcher
 from barnabas.client.membership import Membership
@@ -123,14 +124,21 @@ class Reader:
         while True:
             while self._waiting and len(records) < limit:
                 fetched, iterator = self._waiting[0]
-                wanted = limit - len(records)
-                taken = list(islice(iterator, wanted))
-                records += taken
-                if len(taken) < wanted:
+                before = len(records)
+                try:
+                    records.extend(islice(iterator, limit - before))
+                except UnreadableAnswer as error:
+                    self._waiting[0] = fetched, raising(error)  # whoever polls again hears of it again
+                    if not records:
+                        raise
+                    if len(records) > before:
+                        self._consumed[fetched.topic, fetched.partition] = records[-1].offset + 1
+                    return records
+                if len(records) < limit:
                     self._consumed[fetched.topic, fetched.partition] = fetched.next_offset
                     self._waiting.popleft()
                 else:
-                    self._consumed[fetched.topic, fetched.partition] = taken[-1].offset + 1
+                    self._consumed[fetched.topic, fetched.partition] = records[-1].offset + 1
             if records:
                 return records
             fetched_now = self._fetch(deadline)
@@ -157,6 +165,9 @@ class Reader:
                 self._fetcher.seek(error.topic, error.partition, offset)
                 self._consumed[error.topic, error.partition] = offset
 
+    def _taken(self) -> dict[TopicPartition, CommittedOffset]:
+        return {name: CommittedOffset(offset) for name, offset in self._consumed.items()}
+
     def _forget_waiting(self, partitions: set[TopicPartition]) -> None:
         self._waiting = deque(item for item in self._waiting if (item[0].topic, item[0].partition) not in partitions)
 
@@ -171,6 +182,11 @@ class Reader:
     def _offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = self._cluster.list_offsets(wanted, isolation=self.settings.fetch.isolation) if wanted else {}
         return {name: at.offset for name, at in found.items()}
+
+
+def raising(error: UnreadableAnswer) -> Iterator[ConsumerRecord]:
+    raise error
+    yield
 
 
 class AssignedConsumer(Reader):
@@ -192,8 +208,9 @@ class AssignedConsumer(Reader):
         return self._read_batches(time.monotonic() + timeout_ms / 1000)
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
-        given = offsets or {name: CommittedOffset(offset) for name, offset in self._consumed.items()}
-        commit_offsets(self._cluster, self._group_id(), given)
+        given = self._taken() if offsets is None else offsets
+        if given:
+            commit_offsets(self._cluster, self._group_id(), given)
 
 
 class GroupConsumer(Reader):
@@ -224,6 +241,8 @@ class GroupConsumer(Reader):
         self._membership = Membership(self._cluster, self.settings, self._partition_counts)
         self._joined_once = False
         self._rebalancing = False
+        self._agreed: list[TopicPartition] | None = None  # what the group has given us and we have not begun to read
+        self._revoked: set[TopicPartition] = set()
         self._closed = False
 
     @property
@@ -246,7 +265,7 @@ class GroupConsumer(Reader):
         self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None, *, within_ms: int | None = None
     ) -> None:
         """What the polls so far have returned, or what is given. Raises Refused if the group has moved on."""
-        given = offsets or {name: CommittedOffset(offset) for name, offset in self._consumed.items()}
+        given = self._taken() if offsets is None else offsets
         if not given:
             return
         generation = self._membership.generation
@@ -296,23 +315,31 @@ class GroupConsumer(Reader):
         elif not self._membership.cooperative:
             self._give_up(set(self._consumed))
         self._membership.rejoin(self._topics)
-        self._rebalancing = True
+        self._agreed, self._rebalancing = None, True
+        self._revoked.clear()
 
     def _rebalance(self, limit: float) -> None:
-        assigned = self._membership.step(sorted(self._consumed), limit)
-        if self._membership.lost:
-            self._lose()
-        if assigned is None:
+        if self._agreed is None:
+            self._agreed = self._membership.step(sorted(self._consumed), limit)
+            if self._membership.lost:
+                self._lose()
+        if self._agreed is None:
             return
-        revoked, added = self._consumed.keys() - set(assigned), set(assigned) - self._consumed.keys()
-        self._rebalancing = False
-        if revoked:
-            self._give_up(revoked)
-        self._assign(dict.fromkeys(self._consumed, 0) | self._start_positions(added))
-        if self._on_assigned is not None:
-            self._on_assigned(sorted(added))
-        if revoked and self._membership.cooperative:
-            self._begin_rebalance()  # so that others get what we have given up
+        assigned = set(self._agreed)
+        self._revoked |= self._consumed.keys() - assigned
+        if not self._consumed.keys() <= assigned:
+            self._give_up(self._consumed.keys() - assigned)
+        added = assigned - self._consumed.keys()
+        positions = self._start_positions(added)  # if it raises, the next poll goes on here
+        revoked, self._revoked = self._revoked, set()
+        self._agreed, self._rebalancing = None, False
+        self._assign(dict.fromkeys(self._consumed, 0) | positions)
+        try:
+            if self._on_assigned is not None:
+                self._on_assigned(sorted(added))
+        finally:
+            if revoked and self._membership.cooperative:
+                self._begin_rebalance()  # so that others get what we have given up
 
     def _lose(self) -> None:
         """The group went on without us: nothing can be committed for these partitions any more."""
@@ -349,8 +376,7 @@ class GroupConsumer(Reader):
     def _commit_now_and_then(self) -> None:
         interval_s = self.settings.auto_commit_interval_ms / 1000
         if self.settings.auto_commit and self._consumed and time.monotonic() - self._committed_at >= interval_s:
-            offsets = {name: CommittedOffset(offset) for name, offset in self._consumed.items()}
-            self._commit_quietly(offsets, COMMIT_WITHIN_MS)
+            self._commit_quietly(self._taken(), COMMIT_WITHIN_MS)
 
     def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset], within_ms: int) -> None:
         """What fails here is committed next time, by us or by who reads it again."""

@@ -198,6 +198,13 @@ class Producer:
             finally:
                 self._accumulator.hurry -= 1
 
+    def withdraw(self, error: ClientError) -> None:
+        """What has not left yet fails with this; for the rest this waits as `flush` does."""
+        with self._changed:
+            self._sticky.clear()
+            self._sender.withdraw(error)
+        self.flush()
+
     def close(self, timeout_s: float | None = None) -> None:
         """Delivers what was sent, then lets go of the brokers; what is not delivered in time fails."""
         if self._closed:

@@ -92,6 +92,7 @@ class Sender(threading.Thread):
         self.sleeps_until = 0.0
         self.closing = False
         self.abandon = False  # with what is not delivered yet
+        self.withdrawn: list[ProducerBatch] = []  # their callbacks are still to be told
         self._cluster = cluster
         self._settings = settings
         self._accumulator = accumulator
@@ -116,6 +117,13 @@ class Sender(threading.Thread):
         self._poller = select.poll()
         self._poller.register(self._wake_read, select.POLLIN)
         self._polled: dict[int, int] = {}  # file numbers by node
+
+    def withdraw(self, error: ClientError) -> None:
+        """Under the lock: what has not left yet never will."""
+        for batch in self._accumulator.withdraw(error):
+            self._released(batch)
+            self.withdrawn.append(batch)
+        self.wake()
 
     def wake(self) -> None:
         """Under the lock: there is something new to look at."""
@@ -154,8 +162,12 @@ class Sender(threading.Thread):
     def _round(self) -> bool:
         now = time.monotonic()
         with self._changed:
-            if self._finished():
-                return False
+            withdrawn, self.withdrawn = self.withdrawn, []
+            finished = self._finished()
+        for batch in withdrawn:
+            self._tell(batch)
+        if finished:
+            return False
         self._refresh_metadata(now)
         self._expire(now)
         taken = self._drain(now)
@@ -468,14 +480,17 @@ class Sender(threading.Thread):
             self._tell(each)
 
     def _fail(self, batch: ProducerBatch, error: ClientError) -> None:
+        failed = TransactionFailed(str(error)) if self._transaction is not None else None
         with self._changed:
             if batch.done:
                 return
+            if failed is not None:
+                self.error = failed  # before anybody hears that the batch is done, and commits without it
             self._accumulator.fail(batch, error)
             self._released(batch)
         self._tell(batch)
-        if self._transaction is not None:
-            raise TransactionFailed(str(error)) from error
+        if failed is not None:
+            raise failed from error
 
     def _released(self, batch: ProducerBatch) -> None:
         if batch.waited:

@@ -217,9 +217,12 @@ class TransactionalProducer:
         _ask(self._cluster, "group", group_id, commit, TXN_OFFSET_COMMIT_VERSION, what)
 
     def end(self, *, commit: bool) -> None:
-        """Everything is written before a commit. Afterwards the next transaction may begin, unless this one failed."""
+        """Everything is written before a commit, and what has not left is withdrawn before an abort. Afterwards the
+        next transaction may begin, unless this one failed."""
         if commit:
             self.flush()
+        else:
+            self._producer.withdraw(TransactionFailed("The transaction was aborted before the record was sent."))
         if not self.empty:
             end_transaction(self._cluster, self.prepared, commit=commit)
         self._transaction.partitions.clear()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Partitions
+from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.log_cuts import SEGMENTS_AT_ONCE
 from barnabas.node.storage.retention import delete_old_segments
 from barnabas.wire.errors import KafkaError
@@ -77,6 +78,9 @@ class Housekeeping:
         start = log.log_start_offset
         try:
             count = delete_old_segments(log, high_watermark=partition.high_watermark, now_ms=self._clock())
+        except DamagedIndex as damaged:
+            log.background.mend(log, damaged)  # the next round sees how old the segment is
+            return 0
         except KafkaError as error:
             logger.error("Old segments could not be deleted: %s", error.message)
             return 0

@@ -14,6 +14,7 @@ from barnabas.core.replication.decide import diverges, has_enough_replicas, lead
 from barnabas.core.replication.state import LeaderState
 from barnabas.node.fetch_sessions import PartitionFetch
 from barnabas.node.storage.admission import Opening
+from barnabas.node.storage.background import BeingMended
 from barnabas.node.storage.log import Appended, PartitionLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.waiting import Watcher
@@ -238,6 +239,11 @@ class Partition:
         """Fills in what is found for the fetch; returns the bytes of records. More than `eager_bytes` stay on disk."""
         try:
             return self._read(fetch, min(max_bytes, fetch.max_bytes), min_one_batch, read_committed, eager_bytes)
+        except BeingMended as mending:
+            # Nothing yet, as if it had still to be written; who waits for more is woken.
+            fetch.records, fetch.aborted_transactions = b"", [] if read_committed else None
+            mending.done.add_done_callback(lambda _: self.wake_all())
+            return 0
         except KafkaError as error:
             fetch.fail(error.code)
             return 0

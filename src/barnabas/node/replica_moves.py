@@ -26,6 +26,7 @@ from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.metadata.controller import Controller
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Partitions
+from barnabas.node.storage.background import BeingMended
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import FUTURE_SUFFIX, NAME_BYTES_MAX, LogDir
@@ -153,13 +154,20 @@ class ReplicaMoves:
         key = partition.topic, partition.index
         try:
             async with self._slots:
-                await self._move(partition, directory)
+                await self._move_with_indexes(partition, directory)
             logger.info("%s-%d has moved to %s", *key, directory.path)
         except GivenUp as reason:
             logger.info("The move of %s-%d to %s is given up: %s", *key, directory.path, reason)
             self._discard(key)
         except (KafkaError, OSError) as error:
             logger.error("%s-%d does not move to %s for now: %s", *key, directory.path, error)
+
+    async def _move_with_indexes(self, partition: Partition, directory: LogDir) -> None:
+        while True:
+            try:
+                return await self._move(partition, directory)
+            except BeingMended as mending:  # it goes on where it was
+                await asyncio.shield(mending.done)
 
     async def _move(self, partition: Partition, directory: LogDir) -> None:
         source = partition.log
@@ -258,13 +266,11 @@ class Copy:
         return future.log_end_offset < source.log_end_offset
 
     def _missing_bytes(self) -> int:
-        segments = self._source.segments.from_offset(self._future.log_end_offset)
-        behind = sum(segment.size for segment in segments[1:])
-        return behind + segments[0].size - segments[0].position_of(self._future.log_end_offset)
+        return self._source.bytes_from(self._future.log_end_offset)
 
     async def _step(self) -> int:
         source, future = self._source, self._future
-        found = source.segments.find(future.log_end_offset, COPY_BYTES, source.log_end_offset, True)
+        found = source.find(future.log_end_offset, COPY_BYTES)
         if found is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "nothing is found behind the copied records")
         segment, start, end = found

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-import crc32c
+from barnabas.wire.checksum import crc32c
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -43,7 +43,7 @@ def crafted_batch(
         len(records) if count is None else count,
     )
     covered = struct.pack(">hiqqqhii", *fields) + encoded
-    checksum = crc32c.crc32c(covered) if crc is None else crc
+    checksum = crc32c(covered) if crc is None else crc
     size = len(covered) + 9 if length is None else length
     return struct.pack(">qiibI", base_offset, size, leader_epoch, magic, checksum) + covered
 

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from crc32c import crc32c
-
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import MAX_DECOMPRESSED_BYTES, Buffer, Compression, compress, decompress
 from barnabas.wire.errors import ErrorCode, KafkaError
 

@@ -11,6 +11,7 @@ from barnabas.core.metadata.state import MetadataDelta, MetadataImage, Partition
 from barnabas.node.fetch_sessions import PartitionFetch
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Intervals, Partitions
+from barnabas.node.storage.background import BeingMended
 from barnabas.node.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT, read_offsets
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -526,3 +527,28 @@ def test_a_partition_whose_directory_is_not_there_is_not_begun_anew(tmp_path: Pa
         await cluster.stop()
 
     run(story())
+
+
+def test_a_fetch_that_needs_an_index_which_is_being_written_finds_nothing_yet_and_is_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        partition = opened(tmp_path)
+        fill(partition, 2)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def fetch_in_vain(*args: object, **options: object) -> bytes:
+            raise BeingMended(done)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(partition.log, "fetch", fetch_in_vain)
+            fetch = read(partition, asked(), read_committed=True)
+        assert (fetch.error_code, fetch.records, fetch.high_watermark) == (0, b"", 2)
+        watcher = Notes(patience=9)
+        partition.watchers[watcher] = None
+        done.set_result(None)
+        await asyncio.sleep(0)
+        assert watcher.told == ["changed"]
+        assert len(read(partition, asked()).records) == 2 * len(ONE)
+
+    asyncio.run(scenario())

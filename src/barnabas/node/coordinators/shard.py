@@ -20,6 +20,7 @@ from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.runtime import Batch, Shard, ShardRuntime, append_error
 from barnabas.node.partition import Partition
+from barnabas.node.storage.background import when_mended
 from barnabas.node.storage.log import Appended
 from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, compiled_records, decode_records
@@ -110,7 +111,7 @@ class LedShard(Generic[S]):
             decoder: Decoder = compiled_records if _loads.is_large else decode_records
             loader = Loader(self._runtime, partition.log.log_start_offset, decoder)
             while loader.next_offset < partition.log.log_end_offset:
-                piece = partition.log.read(loader.next_offset, LOAD_PIECE_BYTES)
+                piece = await when_mended(partial(partition.log.read, loader.next_offset, LOAD_PIECE_BYTES))
                 if not piece:
                     break
                 for _ in loader.feed(piece, partition.high_watermark):

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.partition import Partition
 from barnabas.node.requests import RequestContext
+from barnabas.node.storage.background import when_mended
 from barnabas.node.storage.segment import TimestampOffset
 from barnabas.wire.batch import read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -124,7 +126,7 @@ async def _find(node: Node, partition: Partition, timestamp: int, last_fetchable
 
 
 async def _find_greatest(node: Node, partition: Partition) -> TimestampOffset | None:
-    batch = partition.log.batch_of_max_timestamp()
+    batch = await when_mended(partition.log.batch_of_max_timestamp)
     if batch is None:
         return None
     return await node.recompression.first_record(batch, read_header(batch).max_timestamp, 0)
@@ -132,12 +134,13 @@ async def _find_greatest(node: Node, partition: Partition) -> TimestampOffset | 
 
 async def _find_time(node: Node, partition: Partition, timestamp: int) -> TimestampOffset | None:
     """Headers say which batch may have such a record, and need not tell the truth."""
-    batch = partition.log.batch_for_timestamp(timestamp)
+    batch = await when_mended(lambda: partition.log.batch_for_timestamp(timestamp))
     while batch is not None:
         found = await node.recompression.first_record(batch, timestamp, partition.log.log_start_offset)
         if found is not None:
             return found
         await asyncio.sleep(0)
         partition.require_available()
-        batch = partition.log.batch_for_timestamp(timestamp, read_header(batch).last_offset + 1)
+        behind = read_header(batch).last_offset + 1
+        batch = await when_mended(partial(partition.log.batch_for_timestamp, timestamp, behind))
     return None

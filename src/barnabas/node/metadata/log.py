@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from barnabas.node.metadata.errors import StartError
 from barnabas.node.metadata.load import LoadedMetadata
 from barnabas.node.metadata.snapshots import PARTIAL_SUFFIX
+from barnabas.node.storage.background import Foreground
+from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.files import DELETED_SUFFIX, unlink_all
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LONG_MAX, SEGMENT_BYTES_MAX, LogConfig
+from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import write_partition_metadata
 from barnabas.wire.errors import KafkaError
@@ -131,6 +134,10 @@ class MetadataLog:
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._flusher.submit(unlink_all, paths)
+
+    def mend(self, log: LogState, damaged: DamagedIndex) -> None:
+        """Nobody reads this log by its indexes once the node runs."""
+        Foreground().mend(log, damaged)
 
     def failed(self, error: OSError) -> None:
         """Whoever called the log hears of it and gives up."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.node.storage.files import unlink_all
+from barnabas.node.storage.files import fsync_path, unlink_all
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from barnabas.node.storage.doubt import DamagedIndex
     from barnabas.node.storage.log import PartitionLog
+    from barnabas.node.storage.log_state import LogState
+
+T = TypeVar("T")
 
 
 class Background(Protocol):
@@ -17,7 +24,27 @@ class Background(Protocol):
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None: ...
 
+    def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+        """An index is to be written anew; None if that is done."""
+
     def failed(self, error: OSError) -> None: ...
+
+
+class BeingMended(KafkaError):
+    """An index is written anew by another process: whoever wants to read asks again when it is `done`."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, "An index of the segment is being written anew")
+        self.done = done
+
+
+async def when_mended(read: Callable[[], T]) -> T:
+    """What a read finds once the indexes that it needs are right."""
+    while True:
+        try:
+            return read()
+        except BeingMended as mending:
+            await asyncio.shield(mending.done)
 
 
 class Abortable(Protocol):
@@ -34,6 +61,10 @@ class Foreground:
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         unlink_all(paths)
+
+    def mend(self, log: LogState, damaged: DamagedIndex) -> None:
+        for path in log.mend_now(damaged):
+            fsync_path(path)
 
     def failed(self, error: OSError) -> None:
         return None

@@ -182,6 +182,14 @@ def write_fully(fd: int, content: bytes | memoryview) -> None:
         left = left[os.write(fd, left) :]
 
 
+def overwrite(fd: int, content: bytes) -> None:
+    """The file has this content. Emptying it first would make ext4 write it to the disk at once."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(fd, content[written:], written)
+    os.ftruncate(fd, len(content))
+
+
 def unlink_all(paths: Iterable[str]) -> None:
     for path in paths:
         try:

@@ -18,7 +18,7 @@ from barnabas.node.storage.background import Background
 from barnabas.node.storage.doubt import DamagedSegment
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.flush_task import FlushTask
-from barnabas.node.storage.index_rebuild import rebuild_indexes
+from barnabas.node.storage.index_rebuild import write_indexes
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_cuts import ShrinkingLog
@@ -144,6 +144,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             recovered = recovery.recover(job)
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
+        if not clean:
+            log.doubt_transactions(recovered_from=recovery_point)
         if log.log_end_offset < recovery_point:
             end = log.log_end_offset
             logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
@@ -168,11 +170,11 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         for base_offset in incomplete:
             if base_offset != active.base_offset:
                 logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
-                rebuild_indexes(self.directory, base_offset, self._config.index_interval_bytes)
+                write_indexes(self.directory, base_offset, self._config.index_interval_bytes)
         if active.base_offset in incomplete:
             return False
         try:
-            self.log_end_offset = active.load_end()
+            self.log_end_offset = self._insist(active.load_end)
         except (OSError, DamagedSegment):
             return False
         self.log_start_offset = max(log_start_offset, self.segments.first_offset)

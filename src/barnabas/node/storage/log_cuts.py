@@ -24,7 +24,7 @@ class ShrinkingLog(LogState):
             return True
         try:
             self._remove_for_good(self.segments.remove_behind(offset))
-            self.segments.active.truncate_to(offset, now_ms)
+            self._insist(lambda: self.segments.active.truncate_to(offset, now_ms))
             self._end_at(offset)
             self.epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from barnabas.node.storage.checkpoints import (
     write_offsets,
 )
 from barnabas.node.storage.directory_lock import DirectoryLock
+from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.files import (
     LOG_SUFFIX,
     FileHandles,
@@ -38,6 +40,8 @@ from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.flusher import LOGS_PER_ROUND, Flusher
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_state import LogState
+from barnabas.node.storage.mending import Mending
 from barnabas.node.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, render_partition_metadata
 from barnabas.wire.uuids import Uuid
@@ -45,6 +49,7 @@ from barnabas.wire.uuids import Uuid
 logger = logging.getLogger("barnabas.storage")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+TRANSACTION_INDEXES = "transactionIndexes"  # in the mark of a clean stop, where Kafka passes over it
 METADATA_DIRECTORY = "__cluster_metadata-0"  # the controller's, not ours
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
@@ -102,13 +107,16 @@ class LogDir:
         self.meta: MetaProperties | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
+        self._left_transaction_indexes: int | None = None
         self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, by the flusher's thread
         self._on_failure = on_failure
         self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._lock: DirectoryLock | None = None
         if unusable is None:
             self._take()
         self.flusher = Flusher(os.path.basename(self.path), self.failed)
+        self._mending = Mending(self._in_background, self.failed)
 
     def _take(self) -> None:
         make_directories(self.path)
@@ -134,6 +142,9 @@ class LogDir:
 
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         return self.flusher.sync(log)
+
+    def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+        return self._mending.begin(log, damaged)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._after(delay_ms, lambda: unlink_all(paths))
@@ -178,11 +189,21 @@ class LogDir:
             return
         self.was_clean = True
         try:
-            self.previous_broker_epoch = int(json.loads(text)["brokerEpoch"])
+            mark = json.loads(text)
+            self.previous_broker_epoch = int(mark["brokerEpoch"])
+            self._left_transaction_indexes = int(mark[TRANSACTION_INDEXES])
         except (ValueError, KeyError, TypeError):
             pass
         os.unlink(path)
         fsync_path(self.path)
+
+    def miss_transaction_indexes(self) -> None:
+        """After a clean stop, once the logs are open: whether their transaction indexes are those that were left."""
+        left = self._left_transaction_indexes
+        if left is not None and left != transaction_indexes(self.all_logs()):
+            logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
+            for log in self.all_logs():
+                log.doubt_transactions()
 
     def partition_directories(self) -> Iterator[OnDisk]:
         """The replicas on disk; directories that were about to be removed go on being removed."""
@@ -285,7 +306,9 @@ class LogDir:
 
         def write() -> None:
             for name, offsets in files:
-                write_offsets(self.path, name, offsets)
+                if self._written.get(name) != offsets:
+                    write_offsets(self.path, name, offsets)
+                    self._written[name] = offsets
             self.checkpointed = recovery_points
 
         return self.flusher.run(write)
@@ -294,6 +317,7 @@ class LogDir:
         self, *, clean: bool, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """A clean stop flushes everything, then says so; an unclean one only lets go."""
+        await self._mending.stop()
         await self.flusher.idle()
         due, self._delayed = self._delayed, {}
         for timer in due:
@@ -323,7 +347,8 @@ class LogDir:
         else:
             await self._close_logs(logs, sync_each=True)
         await self.write_checkpoints(high_watermarks)
-        marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+        mark = {"version": 0, "brokerEpoch": broker_epoch, TRANSACTION_INDEXES: transaction_indexes(logs)}
+        marker = json.dumps(mark, separators=(",", ":")).encode()
         await self.flusher.run(lambda: write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", marker))
 
     async def _close_logs(self, logs: list[PartitionLog], *, sync_each: bool) -> None:
@@ -333,6 +358,13 @@ class LogDir:
             await self.flusher.run(partial(finish_all, tasks, sync_each))
             for log, task in zip(chunk, tasks, strict=True):
                 log.flushed(task)
+
+
+def transaction_indexes(logs: Iterable[PartitionLog]) -> int:
+    """A sum over the names of the transaction indexes: by it one that is gone is missed."""
+    found = [(log, segment) for log in logs for segment in log.segments if segment.transactions.exists]
+    names = sorted(f"{os.path.basename(log.directory)}/{segment.base_offset}" for log, segment in found)
+    return zlib.crc32("\n".join(names).encode())
 
 
 def make_directory(directory: str, topic_id: Uuid, *, start_offset: int = 0) -> None:

@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
+from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.files import FileRange
 from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.producer_state import ActiveProducer
-from barnabas.node.storage.segment import TimestampOffset
+from barnabas.node.storage.segment import Segment, TimestampOffset
 from barnabas.node.storage.segments import first_record
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import NO_TIMESTAMP, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 
+ITERATE_BYTES = 1024 * 1024
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reading(
+    method: Callable[Concatenate[ReadableLog, P], T],
+) -> Callable[Concatenate[ReadableLog, P], T]:
+    """A read for which an index must be written anew is done after that, or by whoever asks again: `BeingMended`."""
+
+    @wraps(method)
+    def read(log: ReadableLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                return method(log, *args, **kwargs)
+            except DamagedIndex as damaged:
+                log.mend(damaged)
+            except OSError as error:
+                raise log._failed(error) from error
+
+    return read
+
 
 class ReadableLog(LogState):
+    @reading
     def read(
         self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, min_one_batch: bool = True
     ) -> bytes:
         """Whole batches below the upper bound, from the one that holds `offset` on; empty if there is none yet."""
         end = self._readable_end(offset, upper_bound_offset)
-        try:
-            return self.segments.read(offset, max_bytes, end, min_one_batch) if offset < end else b""
-        except OSError as error:
-            raise self._failed(error) from error
+        return self.segments.read(offset, max_bytes, end, min_one_batch) if offset < end else b""
 
+    @reading
     def fetch(
         self, offset: int, max_bytes: int, *, upper_bound_offset: int, min_one_batch: bool, eager_bytes: int
     ) -> bytes | FileRange:
         """As `read`, but more than `eager_bytes` are left in the file until they are sent."""
         end = self._readable_end(offset, upper_bound_offset)
-        try:
-            found = self.segments.find(offset, max_bytes, end, min_one_batch) if offset < end else None
-            if found is None:
-                return b""
-            segment, start, stop = found
-            return segment.read(start, stop) if stop - start <= eager_bytes else FileRange(segment.file, start, stop)
-        except OSError as error:
-            raise self._failed(error) from error
+        found = self.segments.find(offset, max_bytes, end, min_one_batch) if offset < end else None
+        if found is None:
+            return b""
+        segment, start, stop = found
+        return segment.read(start, stop) if stop - start <= eager_bytes else FileRange(segment.file, start, stop)
+
+    @reading
+    def find(self, offset: int, max_bytes: int) -> tuple[Segment, int, int] | None:
+        """Where whole batches from the one that holds `offset` on begin and end, up to the end of the log."""
+        return self.segments.find(offset, max_bytes, self.log_end_offset, True)
+
+    @reading
+    def bytes_from(self, offset: int) -> int:
+        segments = self.segments.from_offset(offset)
+        return sum(segment.size for segment in segments) - segments[0].position_of(offset)
 
     def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
         """Where compaction has left nothing but empty batches in the rest of a segment, the offset of the first batch
@@ -69,17 +100,25 @@ class ReadableLog(LogState):
         return end if upper_bound_offset is None else min(end, upper_bound_offset)
 
     def iterate(self, offset: int | None = None) -> Iterator[memoryview]:
-        """Batch by batch from `offset` (or the start) to the end as it is now."""
-        return self.segments.iterate(self.log_start_offset if offset is None else offset, self.log_end_offset)
+        """Batch by batch from `offset` (or the start) to the end as it is now, read a megabyte at a time."""
+        offset, end_offset = self.log_start_offset if offset is None else offset, self.log_end_offset
+        while offset < end_offset:
+            chunk = memoryview(self.read(offset, ITERATE_BYTES, upper_bound_offset=end_offset))
+            if not chunk:
+                return
+            position = 0
+            while position < len(chunk):
+                header = read_header(chunk, position)
+                yield chunk[position : position + header.size]
+                position += header.size
+                offset = header.last_offset + 1
 
     # -- places
 
+    @reading
     def batch_for_timestamp(self, timestamp: int, from_offset: int = 0) -> memoryview | None:
         """The first batch, from an offset on, that says to have a record not earlier than `timestamp`."""
-        try:
-            return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
-        except OSError as error:
-            raise self._failed(error) from error
+        return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not earlier than `timestamp`."""
@@ -99,11 +138,9 @@ class ReadableLog(LogState):
     def latest(self) -> TimestampOffset:
         return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
 
+    @reading
     def batch_of_max_timestamp(self) -> memoryview | None:
-        try:
-            return self.segments.batch_of_max_timestamp()
-        except OSError as error:
-            raise self._failed(error) from error
+        return self.segments.batch_of_max_timestamp()
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the greatest timestamp, None in an empty log."""
@@ -120,15 +157,19 @@ class ReadableLog(LogState):
         first = self.producers.first_unstable_offset()
         return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
+    @reading
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return self.segments.aborted_transactions(first_offset, upper_bound_offset)
 
+    @reading
+    def check_transactions(self) -> None:
+        """Every segment's transaction index is there, and right as far as can be told without reading the batches."""
+        self.segments.check_transactions()
+
+    @reading
     def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """Those to which records may belong that a read of `size` bytes has found."""
-        try:
-            return self.segments.aborted_in_read(offset, size, upper_bound_offset)
-        except OSError as error:
-            raise self._failed(error) from error
+        return self.segments.aborted_in_read(offset, size, upper_bound_offset)
 
     def active_producers(self) -> list[ActiveProducer]:
         return list(self.producers.active())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from barnabas.node.storage import recovery
-from barnabas.node.storage.background import Abortable, Background, Foreground
-from barnabas.node.storage.files import FileHandles
+from barnabas.node.storage.background import Abortable, Background, BeingMended, Foreground
+from barnabas.node.storage.doubt import DamagedIndex
+from barnabas.node.storage.files import FileHandles, fsync_path
 from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
@@ -19,6 +23,8 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
+
+T = TypeVar("T")
 
 
 class LogState:
@@ -96,6 +102,13 @@ class LogState:
                     self._remember_producer(header, view, at)
         self.producers.map_end_offset = self.log_end_offset
 
+    def doubt_transactions(self, *, recovered_from: int | None = None) -> None:
+        """A segment may have lost its transaction index, unless recovery, from that offset on, has written it anew."""
+        segments = list(self.segments)
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if recovered_from is None or (following is not None and following.base_offset < recovered_from):
+                segment.doubt_transactions()
+
     def _remember_producer(self, header: BatchHeader, view: memoryview, at: int) -> None:
         try:
             recovery.ensure_valid(view, at, header)
@@ -114,6 +127,35 @@ class LogState:
     def _abort_cleaning(self) -> None:
         if self.cleaning is not None:
             self.cleaning.abort()
+
+    # -- indexes that are wrong
+
+    def mend(self, damaged: DamagedIndex) -> None:
+        """Returns when the index is right. What would take too long for the loop is left to others: `BeingMended`."""
+        try:
+            done = self.background.mend(self, damaged)
+        except OSError as error:
+            raise self._failed(error) from error
+        if done is not None:
+            raise BeingMended(done)
+
+    def mend_now(self, damaged: DamagedIndex) -> list[str]:
+        """The files that were written; they have to be synced."""
+        segment, kind = damaged.segment, damaged.kind
+        return self.take_rebuilt(damaged, rebuild(self.segments.order(segment, kind)))
+
+    def take_rebuilt(self, damaged: DamagedIndex, found: Rebuilt) -> list[str]:
+        logger.warning("%s and is written anew", damaged.message)
+        return damaged.segment.take_rebuilt(damaged.kind, found)
+
+    def _insist(self, work: Callable[[], T]) -> T:
+        """What cannot be left half done waits for the index."""
+        while True:
+            try:
+                return work()
+            except DamagedIndex as damaged:
+                for path in self.mend_now(damaged):
+                    fsync_path(path)
 
     # -- failures
 

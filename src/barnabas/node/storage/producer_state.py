@@ -24,8 +24,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.node.storage.files import SNAPSHOT_SUFFIX, offset_name, offset_of, unlink_all
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
@@ -39,6 +37,7 @@ from barnabas.wire.batch import (
     add_to_sequence,
     decode_records,
 )
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -52,6 +51,7 @@ EPOCH_BUMPS_SINCE = 2  # transaction.version
 SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, crc of what follows it, count of entries
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 SNAPSHOT_VERSION = 1
+pack_entry = SNAPSHOT_ENTRY.pack
 SNAPSHOT_CRC_END = 6
 
 MARKER_KEY = struct.Struct(">hh")
@@ -77,6 +77,9 @@ class RememberedBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+NO_BATCH = RememberedBatch(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
 
 
 class Window(NamedTuple):
@@ -120,18 +123,18 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def pack(self, producer_id: int) -> bytes:
-        last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, -1, 0, self.last_timestamp)
-        self.row = SNAPSHOT_ENTRY.pack(
+        sequence, offset, delta, _ = self.batches[-1] if self.batches else NO_BATCH
+        self.row = row = pack_entry(
             producer_id,
             self.producer_epoch,
-            last.last_sequence,
-            last.last_offset,
-            last.offset_delta,
+            sequence,
+            offset,
+            delta,
             self.last_timestamp,
             self.coordinator_epoch,
             self.current_txn_first_offset,
         )
-        return self.row
+        return row
 
     def enter_epoch(self, producer_epoch: int) -> None:
         if producer_epoch != self.producer_epoch:
@@ -177,13 +180,17 @@ class ProducerState:
     # -- checks before an append, and the change after it
 
     def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
+        """The youngest that is alike: a producer that had been forgotten may have begun with the same numbers again."""
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
             return None
         if entry.next_sequence == header.base_sequence and entry.batches:
             return None
         first, last = header.base_sequence, header.last_sequence
-        return next((it for it in entry.batches if it.last_sequence == last and it.first_sequence == first), None)
+        for batch in reversed(entry.batches):
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
 
     def check(self, header: BatchHeader, offset: int, *, sequences: bool) -> None:
         """Raise if the producer may not write this batch at `offset`; only clients' sequences are looked at."""
@@ -491,6 +498,17 @@ def existing_snapshot(path: str) -> bytes | None:
             return file.read()
     except FileNotFoundError:
         return None
+
+
+def has_open_transaction(path: str) -> bool:
+    """Whether a snapshot knows of a transaction that was open; True if there is no sound one."""
+    content = existing_snapshot(path)
+    if content is None or len(content) % SNAPSHOT_ENTRY.size != SNAPSHOT_HEADER.size:
+        return True
+    version, crc, _ = SNAPSHOT_HEADER.unpack_from(content)
+    if version != SNAPSHOT_VERSION or crc32c(content[SNAPSHOT_CRC_END:]) != crc:
+        return True
+    return any(row[-1] >= 0 for row in SNAPSHOT_ENTRY.iter_unpack(content[SNAPSHOT_HEADER.size :]))
 
 
 def read_snapshot(path: str) -> dict[int, ProducerEntry]:

@@ -179,9 +179,14 @@ class Scanner:
             if bases[slot + 1] <= known:
                 continue
             log = self.file(bases[slot], LOG_SUFFIX)
-            for header, _, view, at in scan(log.fileno(), log.size()):
+            for header, position, view, at in scan(log.fileno(), log.size()):
                 if header.producer_id >= 0 and header.last_offset >= known:
-                    self.producers.update(header, view, at)
+                    try:
+                        ensure_valid(view, at, header)
+                        self.producers.update(header, view, at)
+                    except KafkaError as error:
+                        self.damage = f"{log.name} is damaged at position {position}: {error.message}"
+            log.close()
         self.producers.map_end_offset = max(base_offset, known)
 
     def follows(self, base_offset: int) -> bool:

@@ -4,13 +4,12 @@ A position is found without a list of all batches: near the end by a ring of the
 offset index and a short walk over batch headers. `position_of` and `boundary_before` are all that reading needs.
 
 What an index says of a segment that was found on the disk is compared with the batch it points to; an index that is
-wrong is written anew.
+wrong is written anew (`mending`).
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from array import array
 from bisect import bisect_left, bisect_right
@@ -18,19 +17,22 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import NamedTuple
 
-from barnabas.node.storage.doubt import DamagedSegment, Doubt
+from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment, Doubt
 from barnabas.node.storage.files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     FileHandles,
     PooledFile,
     offset_name,
+    overwrite,
 )
-from barnabas.node.storage.index_rebuild import rebuild_indexes
+from barnabas.node.storage.index_rebuild import Kind, Order, Rebuilt
 from barnabas.node.storage.offset_index import OffsetIndex
+from barnabas.node.storage.producer_state import has_open_transaction
 from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.node.storage.txn_index import TransactionIndex
 from barnabas.wire.batch import (
@@ -45,8 +47,6 @@ from barnabas.wire.batch import (
     BatchHeader,
     read_header,
 )
-
-logger = logging.getLogger("barnabas.storage")
 
 RING_BATCHES = 256
 WALK_BYTES = 16 * 1024
@@ -69,6 +69,7 @@ class TimestampOffset(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_begins_in_transaction",
         "_bytes_since_index",
         "_indexes_are_new",
         "_max_timestamp",
@@ -83,10 +84,12 @@ class Segment:
         "_transactions_are_checked",
         "base_offset",
         "created_ms",
+        "cuts",
         "doubt",
         "file",
         "handles",
         "index_interval_bytes",
+        "may_lack_transactions",
         "preallocated",
         "roll_jitter_ms",
         "size",
@@ -116,9 +119,12 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.preallocated = False
+        self.cuts = 0  # how often it was truncated
         new = size is None
         self.doubt = None if new else Doubt(self.size)
         self._indexes_are_new = self._transactions_are_checked = new
+        self.may_lack_transactions = False
+        self._begins_in_transaction: bool | None = None
         self._offset_index = OffsetIndex(self._beside(INDEX_SUFFIX), base_offset, new=True) if new else None
         self._time_index = TimeIndex(self._beside(TIME_INDEX_SUFFIX), base_offset, new=True) if new else None
         self.transactions = TransactionIndex(self._beside(TXN_INDEX_SUFFIX), exists=has_txn_index)
@@ -278,8 +284,7 @@ class Segment:
         """The position that the offset index gives, 0 if it knows none."""
         offset, position = find(self.offset_index)
         if position and not self._indexes_are_new and not self._is_indexed_right(offset, position):
-            self._rebuild_indexes("offset index")
-            position = find(self.offset_index)[1]
+            raise DamagedIndex(self, Kind.INDEXES)
         return position
 
     def _is_indexed_right(self, offset: int, position: int) -> bool:
@@ -292,8 +297,7 @@ class Segment:
         """What the time index gives: a timestamp, and the offset of a batch that has it."""
         timestamp, offset = find(self.time_index)
         if timestamp != NO_TIMESTAMP and not self._indexes_are_new and not self._is_timed_right(timestamp, offset):
-            self._rebuild_indexes("time index")
-            return find(self.time_index)
+            raise DamagedIndex(self, Kind.INDEXES)
         return timestamp, offset
 
     def _is_timed_right(self, timestamp: int, offset: int) -> bool:
@@ -303,14 +307,29 @@ class Segment:
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
         return header.base_offset <= offset and header.max_timestamp == timestamp
 
-    def transactions_are_plausible(self) -> bool:
-        """Whether each entry of the transaction index belongs to a marker of its producer; asked once.
+    def doubt_transactions(self) -> None:
+        """Without a transaction index, either no transaction was aborted in the segment, or the file is lost."""
+        self.may_lack_transactions = not self.transactions.exists
+
+    def begins_in_transaction(self) -> bool:
+        """Whether one was open where the segment begins, as far as that can be told without reading batches."""
+        if self._begins_in_transaction is None:
+            path = f"{self.file.directory}/{offset_name(self.base_offset, SNAPSHOT_SUFFIX)}"
+            self._begins_in_transaction = has_open_transaction(path)
+        return self._begins_in_transaction
+
+    def check_transactions(self) -> None:
+        """Raises if the transaction index may be gone or is wrong."""
+        if not self._transactions_are_checked and self.transactions.exists:
+            self._transactions_are_checked = self._transactions_are_plausible()
+        if self.may_lack_transactions or (self.transactions.exists and not self._transactions_are_checked):
+            raise DamagedIndex(self, Kind.TRANSACTIONS)
+
+    def _transactions_are_plausible(self) -> bool:
+        """Whether each entry of the transaction index belongs to a marker of its producer.
 
         An index that is there has entries, unless a truncation has taken them all.
         """
-        if self._transactions_are_checked or not self.transactions.exists:
-            return True
-        self._transactions_are_checked = True
         ended = self.base_offset - 1
         for each in self.transactions.entries():
             if not ended < each.last_offset or not 0 <= each.first_offset <= each.last_offset:
@@ -329,11 +348,25 @@ class Segment:
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
         return header.is_control and (header.producer_id, header.base_offset) == (producer_id, offset)
 
-    def _rebuild_indexes(self, which: str) -> None:
-        logger.warning("%s: its %s is damaged; both indexes are written anew", self.file.path, which)
+    def order(self, kind: Kind, bases: list[int]) -> Order:
+        """What it takes to write an index anew; `bases` are those of the log up to this segment."""
+        return Order(kind, self.file.directory, bases, self.size, self.index_interval_bytes, self._suffix)
+
+    def take_rebuilt(self, kind: Kind, found: Rebuilt) -> list[str]:
+        """The files that were changed, to be synced: nobody flushes what lies below the recovery point."""
+        if kind is Kind.TRANSACTIONS:
+            self._transactions_are_checked = True
+            self.may_lack_transactions = False
+            if not self.transactions.replace(found.first, found.end_offset):
+                return []
+            return [self.transactions.file.path, self.file.directory]
+        offsets, times = self.offset_index.file, self.time_index.file
+        overwrite(offsets.fileno(), found.first)
+        overwrite(times.fileno(), found.second)
+        self._offset_index = OffsetIndex(offsets, self.base_offset)
+        self._time_index = TimeIndex(times, self.base_offset)
         self._indexes_are_new = True
-        rebuild_indexes(self.file.directory, self.base_offset, self.index_interval_bytes, self._suffix)
-        self._offset_index = self._time_index = None
+        return [offsets.path, times.path]
 
     def read(self, start: int, end: int) -> bytes:
         return os.pread(self.file.fileno(), end - start, start)
@@ -394,6 +427,7 @@ class Segment:
         """Keep the batches whose last offset is below `offset`; returns the bytes removed."""
         position = self.position_of(offset)
         removed = self.size - position
+        self.cuts += 1
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)

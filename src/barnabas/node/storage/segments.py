@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from bisect import bisect_right
@@ -17,15 +16,11 @@ from barnabas.node.storage.files import (
     offset_name,
     offset_of,
 )
-from barnabas.node.storage.index_rebuild import rebuild_transactions
+from barnabas.node.storage.index_rebuild import Kind, Order
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.segment import Segment, TimestampOffset
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import Outline, outline_records, read_header
-
-logger = logging.getLogger("barnabas.storage")
-
-ITERATE_BYTES = 1024 * 1024
 
 Outliner = Callable[[memoryview], Iterator[Outline]]
 
@@ -169,19 +164,6 @@ class Segments:
             return segment, start, end
         return None
 
-    def iterate(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        """The batches from the one with `offset` on, one by one, read a megabyte at a time."""
-        while offset < end_offset:
-            chunk = memoryview(self.read(offset, ITERATE_BYTES, end_offset, True))
-            if not chunk:
-                return
-            position = 0
-            while position < len(chunk):
-                header = read_header(chunk, position)
-                yield chunk[position : position + header.size]
-                position += header.size
-                offset = header.last_offset + 1
-
     def batch_for_timestamp(self, timestamp: int, start_offset: int) -> memoryview | None:
         """The first batch, with offsets from `start_offset` on, that says to have a record not before `timestamp`."""
         for segment in self.from_offset(start_offset):
@@ -198,26 +180,34 @@ class Segments:
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(first_offset):
-            if not segment.transactions_are_plausible():
-                self._rebuild_transactions(segment)
+            is_behind = segment.base_offset >= upper_bound_offset
+            if segment.may_lack_transactions and is_behind and not segment.begins_in_transaction():
+                break
+            segment.check_transactions()
             some, complete = segment.transactions.collect(first_offset, upper_bound_offset)
             found += some
             if complete:
                 break
         return found
 
-    def _rebuild_transactions(self, segment: Segment) -> None:
-        logger.warning("%s: its transaction index is damaged and is written anew", segment.file.path)
-        rebuild_transactions(segment.transactions, self._base_offsets, self._segments.index(segment))
+    def check_transactions(self) -> None:
+        for segment in self._segments:
+            segment.check_transactions()
+
+    def order(self, segment: Segment, kind: Kind) -> Order:
+        """What has to be read for an index of this segment to be written anew."""
+        return segment.order(kind, self._base_offsets[: self._segments.index(segment) + 1])
 
     def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """As `aborted_transactions`, but only as far as a read of `size` bytes reaches: there may be many behind it."""
-        if not any(segment.transactions.exists for segment in self.from_offset(offset)):
+        if not any(each.transactions.exists or each.may_lack_transactions for each in self.from_offset(offset)):
             return []
         found = self.find(offset, size, upper_bound_offset, True)
         if found is None:
             return []
         segment, _, stop = found
+        if segment.doubt is not None and stop <= segment.doubt.end and not segment.doubt.has_transactions:
+            return []
         if stop < segment.size:
             upper_bound_offset = min(upper_bound_offset, segment.base_offset_at(stop))
         return self.aborted_transactions(offset, upper_bound_offset)

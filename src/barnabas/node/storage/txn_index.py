@@ -8,7 +8,7 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import NamedTuple
 
-from barnabas.node.storage.files import PooledFile
+from barnabas.node.storage.files import PooledFile, overwrite
 
 ENTRY = struct.Struct(">hqqqq")
 VERSION = 0
@@ -25,12 +25,13 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The file exists only where a transaction was aborted, or truncation has emptied it."""
 
-    __slots__ = ("_entries", "exists", "file")
+    __slots__ = ("_appended", "_entries", "exists", "file")
 
     def __init__(self, file: PooledFile, *, exists: bool) -> None:
         self.file = file
         self.exists = exists
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._appended: list[AbortedTransaction] = []  # of them, those that did not come from the file
 
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
@@ -51,6 +52,17 @@ class TransactionIndex:
         if os.pwrite(self.file.fileno(), row, len(entries) * ENTRY.size) != len(row):
             raise OSError(f"short write to {self.file.path}")
         entries.append(aborted)
+        self._appended.append(aborted)
+
+    def replace(self, rows: bytes, end_offset: int) -> bool:
+        """What ended below `end_offset` is this. False if there is nothing to write, and no file."""
+        later = [each for each in self._appended if each.last_offset >= end_offset]
+        found = [AbortedTransaction._make(row[1:]) for row in ENTRY.iter_unpack(rows)]
+        self._entries = [*found, *later]
+        self.exists = self.exists or bool(self._entries)
+        if self.exists:
+            overwrite(self.file.fileno(), b"".join(ENTRY.pack(VERSION, *each) for each in self._entries))
+        return self.exists
 
     def clear(self) -> None:
         """Also where the file holds what never was an entry."""
@@ -67,6 +79,7 @@ class TransactionIndex:
         if kept < len(entries):
             os.ftruncate(self.file.fileno(), kept * ENTRY.size)
             del entries[kept:]
+            self._appended = [each for each in self._appended if each.last_offset < offset]
 
     def collect(self, first_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """Those that overlap the range, and whether later segments need not be asked."""

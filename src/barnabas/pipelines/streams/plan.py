@@ -122,7 +122,7 @@ def planned(
             stage.sources.append(SourceStep(node.number, node.name, operator.topics, node.key_serde, node.value_serde))
         elif isinstance(operator, Sink):
             above = node.inputs[0]
-            placed = sink_partitions.get(operator.topic) if above.windows is not None else None
+            placed = sink_partitions.get(operator.topic) or None if above.windows is not None else None
             stage.sinks.append(
                 SinkStep(node.number, node.name, operator.topic, node.key_serde, node.value_serde, placed, above.number)
             )

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.node.storage import recovery
-from barnabas.node.storage.doubt import DamagedSegment
+from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import ABORT_MARKER
+from barnabas.node.storage.retention import delete_old_segments
 from barnabas.wire.batch import Record, build_batch, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode
 
@@ -136,6 +137,9 @@ def test_retention_does_not_believe_a_damaged_time_index(bases: list[int], reope
     flip(path, len(path.read_bytes()) - 10, 0x80)  # years back
     log = reopen(clean=True, segment_bytes=SEGMENT_BYTES)
     segment = log.segments.from_offset(bases[1])[0]
+    with pytest.raises(DamagedIndex) as damaged:
+        delete_old_segments(log, high_watermark=400, now_ms=NOW_MS + 8 * 86_400_000)
+    log.mend(damaged.value)
     assert segment.largest_timestamp == NOW_MS + bases[2] // 10 - 1
 
 

@@ -5,12 +5,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from barnabas.node.storage import files, loading
+from barnabas.node.storage import files, loading, log_dir
+from barnabas.node.storage.checkpoints import write_offsets
 from barnabas.node.storage.directory_lock import DirectoryLocked
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -91,7 +92,7 @@ def test_the_mark_of_a_clean_stop_is_kafka_s(tmp_path: Path) -> None:
         await opened(tmp_path).close(clean=True, broker_epoch=13)
 
     run(scenario)
-    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":13}'
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":13,"transactionIndexes":0}'
     properties = parse_properties((tmp_path / "meta.properties").read_text())
     assert (properties["version"], properties["cluster.id"], properties["node.id"]) == ("1", "cluster", "1")
 
@@ -408,6 +409,38 @@ def test_a_damaged_checkpoint_costs_a_longer_scan_and_nothing_else(tmp_path: Pat
         assert [log.log_end_offset for log in again] == [5]
         await again.close(clean=True)
         assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
+
+    run(scenario)
+
+
+def test_a_checkpoint_that_says_nothing_new_is_not_written(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write(directory: str, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        written.append(f"{name} {dict(offsets)}")
+        write_offsets(directory, name, offsets)
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        [log] = await dirs.create_partitions([new()], now_ms=NOW_MS)
+        monkeypatch.setattr(log_dir, "write_offsets", write)
+        for _ in range(3):
+            await dirs.write_checkpoints()
+        assert written == ["log-start-offset-checkpoint {}", "recovery-point-offset-checkpoint {('orders', 0): 0}"]
+        append(log, batch(10))
+        await dirs.sync(log)
+        for high_watermark in (9, 10, 10):
+            await dirs.write_checkpoints({("orders", 0): high_watermark})
+        assert written[2:] == [
+            "recovery-point-offset-checkpoint {('orders', 0): 10}",
+            "replication-offset-checkpoint {('orders', 0): 9}",
+            "replication-offset-checkpoint {('orders', 0): 10}",
+        ]
+        await dirs.close(clean=True, high_watermarks={("orders", 0): 10})
+        assert len(written) == 5
 
     run(scenario)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.streams.checks import check_unchanged, fingerprint
+from barnabas.pipelines.streams.checks import check_co_partitioning, check_unchanged, fingerprint
 from barnabas.pipelines.streams.native import is_native
 from barnabas.streams import (
     INT,
@@ -169,3 +169,19 @@ def test_serdes_write_javas_bytes_and_say_what_is_wrong() -> None:
     ):
         with pytest.raises(SerdeError, match=said):
             serde.encode(value)
+
+
+def test_topics_whose_keys_meet_have_the_same_number_of_partitions() -> None:
+    topology = Topology()
+    topology.stream("a").merge(topology.stream("b")).group_by_key().count().to("out")
+    check_co_partitioning(topology.graph, {"a": 2, "b": 2})
+    with pytest.raises(
+        TopologyError, match="count-3 needs topics of the same number of partitions, and a has 2 and b has 3"
+    ):
+        check_co_partitioning(topology.graph, {"a": 2, "b": 3})
+    mended = Topology()
+    mended.stream("a").merge(mended.stream("b")).repartition().group_by_key().count().to("out")
+    check_co_partitioning(mended.graph, {"a": 2, "b": 3})
+    stateless = Topology()
+    stateless.stream("a", "b").filter(lambda key, value: True).to("out")
+    check_co_partitioning(stateless.graph, {"a": 2, "b": 3})

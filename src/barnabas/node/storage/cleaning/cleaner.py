@@ -21,15 +21,17 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from barnabas.node.storage.background import when_mended
 from barnabas.node.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, TopicPartition, write_offsets
 from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.swap import Swap
-from barnabas.node.storage.doubt import DamagedSegment
+from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment
 from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_dir import LogDir
+from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger("barnabas.cleaner")
 
@@ -195,6 +197,9 @@ class Cleaner:
         except OSError as error:
             log.background.failed(error)
             return None
+        except DamagedIndex as damaged:
+            log.background.mend(log, damaged)
+            return None
         except DamagedSegment as error:
             logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)
             self._uncleanable.add(log)
@@ -209,6 +214,8 @@ class Cleaner:
         self._running.add(cleaning)
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
+            # Which transactions were aborted decides what may go.
+            await when_mended(log.check_transactions)
             if cleaning.aborted:
                 return False
             job = job_for(log, dirt, self._settings, self._clock())
@@ -226,6 +233,9 @@ class Cleaner:
             return await self._end(cleaning, job)
         except OSError as error:
             log.background.failed(error)
+            return False
+        except KafkaError as error:
+            logger.error("%s is not compacted now: %s", log.name, error.message)
             return False
         finally:
             if cleaning.aborted or not isinstance(cleaning.result, Finished):

@@ -2,7 +2,8 @@
 
 Records of an aborted transaction go at once. A marker stays as long as a batch of its transaction was met before it:
 without it a reader would not know how to take the records. When none was met, the marker gets a delete horizon, and
-is removed when that has passed. An entry of the `.txnindex` lives as long as records of its transaction may be there.
+is removed when that has passed. What the markers say is what the indexes must say: to believe a wrong one would be to
+drop what was committed. An entry of the `.txnindex` lives as long as records of its transaction may be there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from barnabas.node.storage.cleaning.records import Uncleanable
 from barnabas.node.storage.producer_state import ABORT_MARKER, COMMIT_MARKER
 from barnabas.node.storage.txn_index import AbortedTransaction
 from barnabas.wire.batch import BatchHeader
@@ -36,6 +38,13 @@ class WalkedTransactions:
         """`kind` is None for a marker that was emptied. Also the index entry that goes with an abort marker."""
         self._arrive_at(header.last_offset)
         producer_id = header.producer_id
+        if (kind == ABORT_MARKER and producer_id in self._committed) or (
+            kind == COMMIT_MARKER and producer_id in self._met
+        ):
+            raise Uncleanable(
+                f"the marker at offset {header.base_offset} contradicts what the transaction indexes say of producer "
+                f"{producer_id}"
+            )
         if kind == ABORT_MARKER:
             aborted = self._aborted.pop(producer_id, None)
             if producer_id in self._met:

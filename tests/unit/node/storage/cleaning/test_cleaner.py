@@ -21,6 +21,8 @@ from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir
 from barnabas.node.storage.log_dirs import LogDirs
+from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.producer_state import ABORT_MARKER, MARKER_KEY, MARKER_VALUE
 from barnabas.wire.batch import Record, build_batch, read_header
 
 NOW_MS = 1_700_000_000_000
@@ -111,6 +113,11 @@ async def finished(job: Job) -> AsyncGenerator[Message, None]:
     yield Finished(end_offset=job.first_uncleanable_offset)
 
 
+def abort_of(producer_id: int) -> bytearray:
+    record = Record(0, NOW_MS, MARKER_KEY.pack(0, ABORT_MARKER), MARKER_VALUE.pack(0, 0))
+    return build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
+
+
 def fails(**failed: object) -> Says:
     async def says(job: Job) -> AsyncGenerator[Message, None]:
         yield Failed(**failed)  # type: ignore[arg-type]
@@ -195,6 +202,28 @@ def test_any_other_error_of_the_disk_takes_the_directory_offline(run) -> None:
         await cleaner.stop()
 
     run(fails(reason="Input/output error", errno=errno.EIO), story)
+
+
+def test_a_transaction_index_that_is_gone_is_written_before_anything_is_cleaned(run) -> None:
+    async def story(house: House) -> None:
+        log = house.add("orders")
+        data = build_batch(
+            [Record(0, NOW_MS, b"k", b"aborted")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        log.append(abort_of(7), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+        segment = log.active_segment
+        segment.transactions.clear()
+        segment.transactions.exists = False
+        log.doubt_transactions()
+        cleaner = house.cleaner()
+        cleaner.start()
+        await until(lambda: bool(FakeProcess.jobs))
+        assert FakeProcess.jobs[0].transaction_indexes == [2]
+        assert [each.first_offset for each in segment.transactions.entries()] == [2]
+        await cleaner.stop()
+
+    run(finished, story)
 
 
 def test_two_threads_never_clean_the_same_log(run) -> None:

@@ -250,6 +250,24 @@ def test_records_of_an_aborted_transaction_go_and_supersede_nothing(log, clean, 
     assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 1, 3)
 
 
+@pytest.mark.parametrize("damage", ["an abort is gone", "a commit is taken for an abort"])
+def test_markers_that_contradict_the_index_leave_the_log_as_it_is(log, clean, records, damage: str) -> None:
+    """Records of a lost abort would supersede what was committed, and be committed ones from then on."""
+    append(log, ("a", "1"))
+    for sequence, commit in enumerate((True, False)):
+        append(log, ("a", "2"), producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        mark(log, 7, commit=commit)
+    before = pairs(records(log))
+    index = log.active_segment.transactions
+    [aborted] = index.entries()
+    index.clear()
+    if damage == "a commit is taken for an abort":
+        index.append(aborted._replace(first_offset=1))
+    with pytest.raises(Uncleanable, match="contradicts what the transaction indexes say of producer 7"):
+        clean(log, NOW_MS)
+    assert pairs(records(log)) == before
+
+
 def test_a_marker_goes_when_its_records_are_gone_and_its_horizon_has_passed(log, clean, records) -> None:
     append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     mark(log, 7, commit=False)
