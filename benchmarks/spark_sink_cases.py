@@ -31,7 +31,7 @@ DRIVER = Path(__file__).with_name("spark_sink_driver.py")
 CONNECTOR = Path.home() / ".cache" / "barnabas" / "spark-4.2"
 PARTITIONS = 4
 RATE = 100  # records a second while latency is measured
-WARM_UP_S, FIRST_LIMIT_S = 5.0, 120.0
+WARM_UP_S, FIRST_LIMIT_S = 30.0, 120.0
 
 
 class Driver:

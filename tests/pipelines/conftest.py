@@ -11,6 +11,8 @@ from typing import Any, Self
 import pytest
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.fetcher import Fetcher, FetchSettings
+from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark import clients
 from barnabas.pipelines.spark.java import JavaMissing, find_java
@@ -21,6 +23,7 @@ from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, Cr
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -102,6 +105,23 @@ class Stage:
             for one in topic.partitions
         }
 
+    def read_committed(self, topic: str, partition: int = 0) -> list[tuple[str, str]]:
+        """Keys and values, up to the end of what is committed."""
+        end = self.cluster.list_offsets({(topic, partition): -1}, isolation="read_committed")[topic, partition].offset
+        found: list[tuple[str, str]] = []
+        with Fetcher(self.cluster, FetchSettings(isolation="read_committed", max_wait_ms=100)) as fetcher:
+            fetcher.assign({(topic, partition): 0})
+            while fetcher.positions[topic, partition] < end:
+                for fetched in fetcher.poll(1_000):
+                    for record in iterate_records(fetched):
+                        found.append(((record.key or b"").decode(), (record.value or b"").decode()))
+        return found
+
+    def open_transactions(self) -> list[str]:
+        request = ListTransactionsRequest(state_filters=["Ongoing"])
+        answers = [self.cluster.ask_node(node, request) for node in self.cluster.metadata([]).brokers]
+        return [state.transactional_id for answer in answers for state in answer.transaction_states]
+
     def wait(self, holds: Callable[[], bool]) -> None:
         ends = time.monotonic() + WAIT_S
         while not holds():
@@ -122,6 +142,12 @@ class Stage:
 def connections() -> Iterator[None]:
     yield
     clients.close_all()
+
+
+@pytest.fixture
+def make_stage() -> type[Stage]:
+    """For tests with a cluster of their own."""
+    return Stage
 
 
 @pytest.fixture(scope="session")

@@ -121,6 +121,32 @@ def test_progress_shows_offsets_and_lag(follow: Any, stage: Any, tmp_path: Path)
     assert committed == {(topic, 0): 6, (topic, 1): 2}
 
 
+def test_offsets_of_a_group_are_committed_once_the_batch_is_done_though_nothing_follows(
+    follow: Any, stage: Any, tmp_path: Path
+) -> None:
+    topic, group = stage.topic(2), "lag-while-idle"
+    stage.write(topic, list("abc"), 0)
+    source = follow(subscribe=topic, startingOffsets="earliest", **{"kafka.group.id": group})
+    seen = tmp_path / "seen"
+
+    def slowly(rows: Any, batch: int) -> None:
+        """What the group has while the batch is being worked on."""
+        (tmp_path / f"before-{batch}").write_text(str(sorted(stage.committed(group).values())))
+        seen.write_text(str(batch))
+
+    query = source.writeStream.foreachBatch(slowly).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        stage.wait(lambda: stage.committed(group) == {(topic, 0): 3, (topic, 1): 0})
+        stage.write(topic, list("xy"), 1)
+        stage.wait(lambda: stage.committed(group) == {(topic, 0): 3, (topic, 1): 2})
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert seen.read_text() == "1"
+    assert (tmp_path / "before-0").read_text() == "[]"
+    assert (tmp_path / "before-1").read_text() == "[0, 3]"
+
+
 def test_a_running_query_sees_records_and_partitions_that_come(follow: Any, spark: Any, stage: Any) -> None:
     topic = stage.topic()
     query = (

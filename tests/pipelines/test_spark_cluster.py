@@ -1,6 +1,6 @@
 """The same file on a real Spark cluster: a standalone master and two workers on this machine, one of which is killed.
 
-Part of `make soak-spark`: a master, two workers, two executors and a driver are six JVMs, too many for every run.
+A master, two workers, two executors and a driver are six JVMs: they start from the archive and with the quick compiler.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.spark.archive import archive
+from barnabas.pipelines.spark.java import JavaMissing
 from barnabas.testing import Node
 
 pyspark = pytest.importorskip("pyspark")
-pytestmark = pytest.mark.skipif(
-    "BARNABAS_SPARK_KILLS" not in os.environ and "BARNABAS_SPARK_CLUSTER" not in os.environ,
-    reason="part of make soak-spark",
-)
 HOME = Path(pyspark.__file__).parent
 LIMIT_S = 240.0
+
+
+def java_options() -> str:
+    try:
+        made = archive()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+    return quick if made is None else f"{quick} -XX:SharedArchiveFile={made}"
 
 
 class SparkCluster:
@@ -49,7 +56,12 @@ class SparkCluster:
         )  # fmt: skip
 
     def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
         with (self.directory / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
                 [str(HOME / "bin" / "spark-class"), *command],
@@ -103,7 +115,9 @@ def test_a_worker_is_killed_in_the_middle_and_the_output_is_exactly_once(cluster
         submit = [
             str(HOME / "bin" / "spark-submit"), "--master", cluster.address,
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m",
-            "--conf", "spark.executor.cores=1",
+            "--conf", "spark.executor.cores=1", "--driver-memory", "512m",
+            "--conf", f"spark.executor.extraJavaOptions={java_options()}",
+            "--driver-java-options", java_options(),
             str(shared.PIPELINE), *stage.arguments(),
         ]  # fmt: skip
         try:

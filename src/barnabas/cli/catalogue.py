@@ -44,6 +44,7 @@ OWN_TOOLS = {
     "completion": "Print the completion script of a shell.",
     "consume": "Records to stdout, as text or JSON.",
     "lag": "How far groups are behind.",
+    "pipeline": "Run files of streaming queries on Spark, and tell of them.",
     "produce": "Records from stdin, as text or JSON.",
     "tail": "Watch a topic live.",
     "top": "Watch the rates of topics, partitions and groups live.",

@@ -22,6 +22,7 @@ from barnabas.testing.simulated_disk_calls import SimulatedDisk
 
 T = TypeVar("T")
 
+ENDING_TURNS_MAX = 1_000
 TURNS_MAX = 200_000
 WITHOUT_END = 1 << 30
 
@@ -145,13 +146,15 @@ class SimulatedThreads:
             self._random.choice(busy).advance(self._random.choice((1, 1, 2, 3, 8, WITHOUT_END)))
 
     def _end(self, loop: SimulatedLoop, task: asyncio.Task[Any]) -> None:
-        if self._disk.crashed:
-            for each in asyncio.all_tasks(loop):
-                each.cancel()
-        for _ in range(10):
+        """Nobody may be left waiting: a task that the garbage collector ends would go on in a loop that is closed."""
+        for each in asyncio.all_tasks(loop):
+            each.cancel()
+        for _ in range(ENDING_TURNS_MAX):
             for executor in self.executors:
                 executor.shutdown()
             loop.turn()
+            if not asyncio.all_tasks(loop):
+                break
         if task.done() and not task.cancelled():
             task.exception()
         loop.close()

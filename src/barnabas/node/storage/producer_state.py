@@ -180,13 +180,17 @@ class ProducerState:
     # -- checks before an append, and the change after it
 
     def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
+        """The youngest that is alike: a producer that had been forgotten may have begun with the same numbers again."""
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
             return None
         if entry.next_sequence == header.base_sequence and entry.batches:
             return None
         first, last = header.base_sequence, header.last_sequence
-        return next((it for it in entry.batches if it.last_sequence == last and it.first_sequence == first), None)
+        for batch in reversed(entry.batches):
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
 
     def check(self, header: BatchHeader, offset: int, *, sequences: bool) -> None:
         """Raise if the producer may not write this batch at `offset`; only clients' sequences are looked at."""

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.pipelines.spark.options import SourceOptions
 from barnabas.pipelines.spark.ranges import OffsetRange
-from barnabas.pipelines.spark.tasks import RangePartition, planned, read_task
+from barnabas.pipelines.spark.tasks import planned, read_task
 from barnabas.pipelines.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = tuple(columns)
 
-    def partitions(self) -> list[RangePartition]:
+    def partitions(self) -> Sequence[InputPartition]:
         starting, ending = self._options.for_batch()
         topics = Topics(self._options)
         found = topics.existing_partitions()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 LATEST = -1
 EARLIEST = -2
+
+SERVERS = "BARNABAS_BOOTSTRAP_SERVERS"  # where the brokers are if no option says it
 
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
 _UNITS_MS = {
@@ -110,5 +113,9 @@ def kafka_properties(options: Mapping[str, str], refused: Mapping[str, str]) -> 
         if name in properties:
             raise OptionError(f"kafka.{name} is not an option here: {why}")
     if not properties.get("bootstrap.servers", "").strip():
-        raise OptionError("kafka.bootstrap.servers is missing: name the brokers as host:port,host:port")
+        properties["bootstrap.servers"] = os.environ.get(SERVERS, "").strip()
+        if not properties["bootstrap.servers"]:
+            raise OptionError(
+                f"kafka.bootstrap.servers is missing: name the brokers as host:port,host:port, here or in {SERVERS}"
+            )
     return properties

@@ -1,7 +1,9 @@
-"""The source's options: those of the JVM Kafka connector with its rules, and three of ours.
+"""The source's options: those of the JVM Kafka connector with its rules, and five of ours.
 
 Ours: `columns` (only these are built), `idleWait` (how long a trigger waits at the broker for the first new record),
-and `kafkaConsumer.pollTimeoutMs` bounds how long a task waits for records that ought to be there.
+`minRecordsPerTask` (partitions of a stream with fewer new ones share a task), `partitionsTogether` (partitions of the
+same number, of all topics, are one task: keys that belong together meet), and `kafkaConsumer.pollTimeoutMs` bounds how
+long a task waits for records that ought to be there.
 Names are case-insensitive. Options nobody knows are ignored, as Spark does everywhere.
 """
 
@@ -37,6 +39,7 @@ REFUSED_PROPERTIES = {
 }
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
+MIN_RECORDS_PER_TASK = 10_000  # read in less time than Spark needs for a task
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -77,8 +80,10 @@ class SourceOptions:
     max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    min_records_per_task: int
     poll_timeout_ms: int
     idle_wait_ms: int
+    partitions_together: bool = False
 
     @property
     def isolation_level(self) -> str:
@@ -113,8 +118,10 @@ class SourceOptions:
             max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", "15m"),
             min_partitions=whole_number(options, "minPartitions"),
             max_records_per_partition=whole_number(options, "maxRecordsPerPartition"),
+            min_records_per_task=whole_number(options, "minRecordsPerTask") or MIN_RECORDS_PER_TASK,
             poll_timeout_ms=whole_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
             idle_wait_ms=duration_ms(options, "idleWait", "100ms"),
+            partitions_together=boolean(options, "partitionsTogether", False),
         )
 
     def for_batch(self) -> tuple[Position, Position]:

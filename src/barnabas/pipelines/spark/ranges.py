@@ -1,6 +1,7 @@
 """What a batch reads: the share of each partition in a limited batch, and how ranges are cut into tasks.
 
-The arithmetic is the JVM Kafka connector's, so that a query has the same batches and tasks with either.
+The arithmetic is the JVM Kafka connector's, so that a query has the same batches with either, and the same tasks. But
+the small ranges of a stream's batch are read together: a task costs milliseconds however little it has to do.
 """
 
 from __future__ import annotations
@@ -49,6 +50,20 @@ def cut(
     if min_partitions is None or len(tasks) >= min_partitions:
         return tasks
     return _at_least(whole if max_records_per_partition is None else tasks, min_partitions)
+
+
+def together(ranges: Iterable[OffsetRange], records: int) -> list[tuple[OffsetRange, ...]]:
+    """Neighbours share a task as long as they have no more records than that between them."""
+    tasks: list[tuple[OffsetRange, ...]] = []
+    size = 0
+    for one in ranges:
+        if tasks and size + one.size <= records:
+            tasks[-1] += (one,)
+            size += one.size
+        else:
+            tasks.append((one,))
+            size = one.size
+    return tasks
 
 
 def _at_least(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:

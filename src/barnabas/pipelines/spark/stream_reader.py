@@ -23,11 +23,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas.pipelines.spark.data_loss import DataLoss
+from barnabas.pipelines.spark.draining import is_draining
 from barnabas.pipelines.spark.offsets import LAG, LAG_TOTAL, UNPINNED, StreamOffset, nested
 from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
 from barnabas.pipelines.spark.progress import GroupCommits, wait_for_records
 from barnabas.pipelines.spark.ranges import OffsetRange, limited
-from barnabas.pipelines.spark.tasks import RangePartition, planned, read_task
+from barnabas.pipelines.spark.tasks import RangePartition, planned_for_stream, read_task
 from barnabas.pipelines.spark.topics import Partitions, Topics
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         done = StreamOffset.parse(start)
         self._commits.commit(done.offsets)
+        if is_draining():
+            return start
         found, latest = self._look(done)
         begin, first = self._beginnings(done, found)
         if self._target is None and not first and begin == latest and self._options.idle_wait_ms:
@@ -102,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from_offset = unknown[partition] if offset is None else offset
             topic_id = until.ids.get(partition.topic, "")
             ranges.append(OffsetRange(partition, from_offset, until.offsets[partition], topic_id))
-        return planned(self._options, ranges)
+        return planned_for_stream(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self._options, self._columns, partition)

@@ -1,4 +1,4 @@
-"""What the driver plans and an executor does: one range of one partition."""
+"""What the driver plans and an executor does: a range of one partition, or small ones of several."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.pipelines.spark.options import SourceOptions
-from barnabas.pipelines.spark.ranges import OffsetRange, cut
+from barnabas.pipelines.spark.ranges import OffsetRange, cut, together
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class RangePartition(InputPartition):
-    def __init__(self, range: OffsetRange) -> None:
-        super().__init__(range)
+    """What one task reads, one range after the other."""
+
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        super().__init__(ranges)
 
 
 def planned(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[RangePartition]:
@@ -25,15 +27,30 @@ def planned(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[Range
         min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )
-    return [RangePartition(one) for one in tasks]
+    return [RangePartition((one,)) for one in tasks]
+
+
+def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[RangePartition]:
+    """The fewer tasks, the sooner a small batch is done; who asks for tasks of a certain size gets those."""
+    if options.partitions_together:
+        by_number: dict[int, tuple[OffsetRange, ...]] = {}
+        for one in ranges:
+            if one.size > 0:
+                by_number[one.partition.partition] = (*by_number.get(one.partition.partition, ()), one)
+        return [RangePartition(each) for _, each in sorted(by_number.items())]
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        return planned(options, ranges)
+    whole = [one for one in ranges if one.size > 0]
+    return [RangePartition(each) for each in together(whole, options.min_records_per_task)]
 
 
 def read_task(options: SourceOptions, columns: Sequence[str], task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, RangePartition):  # Spark makes one of its own when nothing is planned
-        return iter(())
+        return
     from barnabas.pipelines.spark.fetching import FetchSettings, read_range
 
     settings = FetchSettings.of(
         options.properties, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
     )
-    return read_range(settings, task.value, columns)
+    for one in task.value:
+        yield from read_range(settings, one, columns)

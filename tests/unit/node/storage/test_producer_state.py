@@ -10,7 +10,7 @@ from crc32c import crc32c
 from barnabas.node.storage import producer_state
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.origin import Origin
-from barnabas.node.storage.producer_state import CorruptSnapshot, ProducerEntry, RememberedBatch
+from barnabas.node.storage.producer_state import CorruptSnapshot, ProducerEntry, RememberedBatch, Window
 from barnabas.wire.batch import MAX_SEQUENCE, Record, build_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.storage import ProducerEntry as WireEntry
@@ -61,6 +61,17 @@ def test_the_last_five_batches_are_recognised_and_answered_with_their_first_offs
         assert result.log_append_time_ms == NOW_MS + i
     assert refusal(log, batch(3, pid=7, sequence=3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 21
+
+
+def test_of_batches_with_the_same_numbers_a_duplicate_is_the_youngest(create: Create, batch: Build) -> None:
+    log = create()
+    append(log, batch(2, pid=7, sequence=0))
+    forgotten = log.producers.producers.pop(7).batches[0]
+    append(log, batch(2, pid=7, sequence=0))
+    entry = log.producers.producers[7]
+    log.producers.recall([Window(7, entry.producer_epoch, [forgotten, *entry.batches])])
+    result = log.append(batch(2, pid=7, sequence=0), leader_epoch=0, now_ms=NOW_MS)
+    assert (result.first_offset, result.duplicate) == (2, True)
 
 
 def test_a_new_epoch_begins_at_zero_and_fences_the_old_one(create: Create, batch: Build) -> None:

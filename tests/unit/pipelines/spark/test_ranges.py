@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.pipelines.spark.option_values import TopicPartition
-from barnabas.pipelines.spark.ranges import OffsetRange, cut, limited
+from barnabas.pipelines.spark.ranges import OffsetRange, cut, limited, together
 
 P = [TopicPartition("plant", number) for number in range(4)]
 
@@ -24,6 +24,14 @@ def test_without_limits_every_range_is_a_task_and_empty_ones_are_none() -> None:
     ranges = [OffsetRange(P[0], 5, 9), OffsetRange(P[1], 3, 3)]
     assert spans(cut(ranges, min_partitions=None, max_records_per_partition=None)) == [(0, 5, 9)]
     assert cut(ranges[1:], min_partitions=7, max_records_per_partition=None) == []
+
+
+def test_small_neighbours_share_a_task() -> None:
+    sizes = [3, 4, 2, 11, 10]
+    ranges = [OffsetRange(P[index % 4], 0, size) for index, size in enumerate(sizes)]
+    assert [[one.size for one in task] for task in together(ranges, 10)] == [[3, 4, 2], [11], [10]]
+    assert [len(task) for task in together(ranges, 1)] == [1, 1, 1, 1, 1]
+    assert together([], 10) == []
 
 
 def test_long_ranges_are_cut_to_at_most_so_many_records() -> None:

@@ -24,7 +24,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.client.errors import ClientError, Refused
 from barnabas.pipelines.spark.sink.link import Link
-from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink.messages import (
+    Digest,
+    Message,
+    Prepared,
+    SinkError,
+    Skipped,
+    Trace,
+    Turn,
+    Unrepeatable,
+)
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
 
@@ -51,7 +60,7 @@ def to_commit(messages: Sequence[Message], committed: Callable[[int], Digest | N
     if written == sum((one.digest for one in messages), Digest()):
         return []
     rows = sum(one.digest.rows for one in messages)
-    raise SinkError(
+    raise Unrepeatable(
         f"{skipped[0].turn.what} is not deterministic: {task} tasks had committed {written.rows} rows of it, and its "
         f"replay, {len(messages)} tasks with {rows} rows in all, does not contain them as they were. Nothing more was "
         "written. Sources must give the same rows again, sinks of one query need different sinkNames, and a batch that "

@@ -16,6 +16,10 @@ class SinkError(Exception):
     """A batch that cannot be written or committed; the text is one sentence."""
 
 
+class Unrepeatable(SinkError):
+    """No replay of the batch could be: what is committed is not what it would write."""
+
+
 class Digest(NamedTuple):
     rows: int = 0
     hash: int = 0
@@ -59,7 +63,7 @@ class Trace:
             rows, digest, run = f"{text} ".split(" ", 2)
             return cls(Digest(int(rows), int(digest, 16)), run.strip())
         except ValueError:
-            raise SinkError(f"the anchor topic holds '{text}', which this sink has not written") from None
+            raise Unrepeatable(f"the anchor topic holds '{text}', which this sink has not written") from None
 
 
 @dataclass(frozen=True)

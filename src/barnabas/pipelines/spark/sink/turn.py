@@ -11,7 +11,7 @@ from barnabas.client.errors import Refused
 from barnabas.pipelines.spark.sink.columns import rows_of
 from barnabas.pipelines.spark.sink.commit import abort_quietly, why_not
 from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
-from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, Skipped, Trace, Turn, Unrepeatable
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.spark.sink.transactions import Transaction
@@ -33,7 +33,7 @@ def write_turn(
     trace = None if last is None else Trace.parse(last.metadata)
     if turn.batch is not None and last is not None and last.offset > turn.batch:
         if last.offset > turn.batch + 1:
-            raise SinkError(
+            raise Unrepeatable(
                 f"{turn.what} is to be written, and batch {last.offset - 1} has been already: the checkpoint is older "
                 f"than the output, or two queries or sinks share a name"
             )
@@ -70,7 +70,8 @@ def _fill(
     found = Digest()
     try:
         for rows in rows_of(batches, rules):
-            found += digest_of(rows)
+            if turn.batch is not None:  # else there is no replay to compare with
+                found += digest_of(rows)
             writer.write(rows)
         writer.flush()
     finally:

@@ -1,0 +1,211 @@
+"""The process that runs a pipeline's file: `python -m barnabas.pipelines.running.driver LAUNCH`, a child of the
+supervisor.
+
+It starts the session, runs the file as `__main__` and watches its queries beside it, on a thread of its own. Every
+second it reports to the supervisor, one JSON object a line. A line on its stdin, or its end, asks it to stop: the
+sources give no new records from then on, queries end where they come to rest, and the file goes on behind whatever
+waited for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines.running import failures
+from barnabas.pipelines.running.failures import Failure
+from barnabas.pipelines.running.launch import Launch
+from barnabas.pipelines.running.queries import Queries, Watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPORT_S = 1.0
+FIRST_LOOK_S = 0.1  # until there is a first result
+REST_LOOK_S = 0.05
+FILE_ENDS_S = 3.0  # how long the file may go on when its queries have ended, before it is interrupted
+FILE_BREAKS_S = 5.0
+
+FINISHED, FAILED = 0, 1
+
+
+class Driver:
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._began_at = time.monotonic()
+        self._reports = os.fdopen(launch.report_descriptor, "w", buffering=1)
+        self._queries = Queries()
+        self._stop_asked = threading.Event()
+        self._file_ended = threading.Event()
+        self._watching_ended = threading.Event()
+        self._failure: Failure | None = None
+        self._exit_code = FINISHED
+        self._main = threading.main_thread().ident or 0
+
+    def run(self) -> int:
+        control = os.dup(0)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        threading.Thread(target=self._listen, args=(control,), daemon=True).start()
+        try:
+            compile(Path(self._launch.app).read_bytes(), self._launch.app, "exec")  # before seconds go into a session
+            spark = self._session()
+        except Exception as error:
+            failure = failures.of_file(self._launch.app, error)
+            self._fail(Failure(failure.sentence, failure.final and not self._launch.resumed, detail=failure.detail))
+            return FAILED
+        self.report(session_ms=self._elapsed_ms())
+        with self._queries.registered():
+            threading.Thread(target=self._watch, daemon=True).start()
+            self._run_file()
+        self._file_ended.set()
+        while not self._watching_ended.wait(REPORT_S):
+            pass
+        with contextlib.suppress(Exception):
+            spark.stop()
+        return self._exit_code if self._failure is None else self._exit_code or FAILED
+
+    def report(self, **told: Any) -> None:
+        with contextlib.suppress(OSError):  # the supervisor is gone, and stdin's end tells us so
+            self._reports.write(json.dumps(told) + "\n")
+
+    def _session(self) -> SparkSession:
+        from barnabas.pipelines.running.settings import session_settings
+        from barnabas.pipelines.spark.session import session
+
+        launch = self._launch
+        spark = session(launch.name, master=launch.master, conf=session_settings(launch))
+        spark.conf.set("spark.sql.streaming.checkpointLocation", launch.checkpoints)
+        return spark
+
+    def _run_file(self) -> None:
+        app = self._launch.app
+        sys.argv = [app, *self._launch.arguments]
+        sys.path.insert(0, str(Path(app).parent))
+        try:
+            runpy.run_path(app, run_name="__main__")
+        except SystemExit as ended:
+            self._exited(ended.code)
+        except KeyboardInterrupt:
+            pass
+        except BaseException as error:
+            self._file_failed(error)
+
+    def _exited(self, code: object) -> None:
+        if code is None or code == 0 or self._stop_asked.is_set():
+            return
+        self._exit_code = code if isinstance(code, int) else FAILED
+        said = f"{self._launch.app} ended with exit code {code}" if isinstance(code, int) else str(code)
+        self._fail(Failure(said, final=True))
+
+    def _file_failed(self, error: BaseException) -> None:
+        """An error of a query that the file waited for is the query's."""
+        if self._stop_asked.is_set():
+            return
+        broken = self._broken_query() if self._queries.watched else None
+        self._fail(broken or failures.of_file(self._launch.app, error))
+
+    def _fail(self, failure: Failure) -> None:
+        if self._failure is None:
+            self._failure = failure
+            self.report(failure=asdict(failure))
+
+    def _listen(self, control: int) -> None:
+        with contextlib.suppress(OSError):
+            os.read(control, 64)
+        with contextlib.suppress(OSError):
+            Path(self._launch.drain_file).touch()
+        self._stop_asked.set()
+
+    # The thread that watches.
+
+    def _watch(self) -> None:
+        try:
+            self._watch_queries()
+        except Exception as error:
+            if not self._stop_asked.is_set():
+                self._fail(Failure(f"Spark's JVM went away ({type(error).__name__})", False, detail=str(error)))
+        finally:
+            self._end_file()
+            self._watching_ended.set()
+
+    def _watch_queries(self) -> None:
+        first_result = False
+        while True:
+            told = [each.look() for each in self._queries.watched]
+            if told:
+                if not first_result and any(each.has_result for each in self._queries.watched):
+                    first_result = True
+                    self.report(first_result_ms=self._elapsed_ms())
+                self.report(queries=[asdict(each) for each in told])
+            if broken := self._broken_query():
+                self._fail(broken)
+            if self._failure is not None or self._stop_asked.is_set():
+                self._stop_queries()
+                self.report(queries=[asdict(each.look()) for each in self._queries.watched])
+                return
+            if self._file_ended.is_set() and not any(each.active for each in told):
+                if not told:
+                    self._fail(Failure(f"{self._launch.app} started no streaming query", final=True))
+                return
+            self._stop_asked.wait(REPORT_S if first_result else FIRST_LOOK_S)
+
+    def _broken_query(self) -> Failure | None:
+        for each in self._queries.watched:
+            if not each.query.isActive and (error := each.query.exception()) is not None:
+                return failures.of_query(each.name, str(error))
+        return None
+
+    def _stop_queries(self) -> None:
+        """Where each comes to rest; one that does not in time is broken off, which ends its transactions too."""
+        Path(self._launch.drain_file).touch()
+        deadline = time.monotonic() + self._launch.stop_timeout_s
+        going = [each for each in self._queries.watched if each.query.isActive]
+        while going:
+            late = time.monotonic() > deadline
+            going = [each for each in going if not _stopped(each, late)]
+            if going:
+                time.sleep(REST_LOOK_S)
+
+    def _end_file(self) -> None:
+        """The file has nothing to wait for any more; if it does not see that, it is interrupted as by Ctrl-C."""
+        if self._file_ended.wait(FILE_ENDS_S):
+            return
+        signal.pthread_kill(self._main, signal.SIGINT)
+        if not self._file_ended.wait(FILE_BREAKS_S):
+            self._reports.close()
+            os._exit(self._exit_code if self._failure is None else FAILED)
+
+    def _elapsed_ms(self) -> int:
+        return round((time.monotonic() - self._began_at) * 1000)
+
+
+def _stopped(watched: Watched, late: bool) -> bool:
+    if not watched.query.isActive:
+        return True
+    if not late and not watched.is_at_rest():
+        return False
+    with contextlib.suppress(Exception):  # its own error is told elsewhere
+        watched.query.stop()
+    return True
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: None)  # the supervisor asks on stdin
+    launch = Launch.parse(sys.argv[1])
+    code = Driver(launch).run()
+    sys.stdout.flush()
+    os._exit(code)  # no thread of the file holds up the end
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The fork server itself: `python -m barnabas.pipelines.spark.forked_workers DESCRIPTOR`. It ends with its stdin.
+
+Nothing here may start a thread before it forks; the one of Arrow's allocator knows how to be forked.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+# What workers import, heaviest first. What is missing here is imported by who needs it.
+MODULES = (
+    "pandas",
+    "pyarrow",
+    "cramjam",
+    "crc32c",
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.pandas.types",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark_barnabas",
+    "barnabas.pipelines.spark.batch_reader",
+    "barnabas.pipelines.spark.stream_reader",
+    "barnabas.pipelines.spark.sink.writers",
+)
+DESCRIPTORS = 3
+
+
+def main(descriptor: int) -> None:
+    listening = socket.socket(fileno=descriptor)
+    listening.set_inheritable(False)
+    for name in MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    os.register_at_fork(after_in_child=_other_randomness)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()  # the collector of a worker does not touch, and so not copy, what all share
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    poller.register(listening, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poller.poll()}
+        if 0 in ready:
+            return  # the driver's end
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError, EOFError, ValueError):
+            work = _fork(connection, listening)
+            if work is not None:
+                _become(*work)
+
+
+def _fork(connection: socket.socket, listening: socket.socket) -> tuple[list[str], dict[str, str]] | None:
+    """In the child, what it is to do."""
+    words, environment, directory, descriptors = _receive(connection)
+    worker = os.fork()
+    if worker:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.sendall(str(worker).encode())
+        return None
+    listening.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(directory)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return words, environment
+
+
+def _receive(connection: socket.socket) -> tuple[list[str], dict[str, str], str, list[int]]:
+    connection.settimeout(10)
+    descriptors = array.array("i")
+    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(DESCRIPTORS * descriptors.itemsize))
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    content = bytearray()
+    while len(content) < int.from_bytes(head, "big"):
+        more = connection.recv(65536)
+        if not more:
+            raise EOFError
+        content += more
+    words, environment, directory = marshal.loads(bytes(content))
+    if len(descriptors) != DESCRIPTORS:
+        raise EOFError
+    return words, environment, directory, list(descriptors)
+
+
+def _become(words: list[str], environment: dict[str, str]) -> None:
+    """`python -m module ...`, with this environment."""
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[0] = str(Path.cwd())
+        given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        sys.path[1:1] = [path for path in given if path not in sys.path]
+        sys.argv = words[1:]
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the module has been imported already
+        sys.stdin, sys.stdout, sys.stderr = _streams()
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _streams() -> tuple[Any, Any, Any]:
+    return (
+        os.fdopen(0, "r", closefd=False),
+        os.fdopen(1, "w", closefd=False),
+        os.fdopen(2, "w", buffering=1, closefd=False, errors="backslashreplace"),
+    )
+
+
+def _other_randomness() -> None:
+    """Python's own does so by itself."""
+    numbers = sys.modules.get("numpy.random")
+    if numbers is not None:
+        numbers.seed()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,90 @@
+"""What is wrong with a topology, found before anything runs: in one sentence that names the operator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.pipelines.streams.errors import CheckpointError, TopologyError
+from barnabas.pipelines.streams.graph import Graph, Node
+
+AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
+OLDER_NAMES = ("exactly_once", "exactly_once_beta")
+
+
+def guarantee(given: str) -> str:
+    if given in OLDER_NAMES:
+        warnings.warn(f"processing_guarantee {given} is the older name of {EXACTLY_ONCE}", stacklevel=3)
+        return EXACTLY_ONCE
+    if given not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise TopologyError(f"processing_guarantee is {AT_LEAST_ONCE} or {EXACTLY_ONCE}, not '{given}'")
+    return given
+
+
+def check_ends(graph: Graph, name: str) -> None:
+    if not graph.sources():
+        raise TopologyError(f"topology {name} reads nothing: begin with stream() or table()")
+    if not any(node.is_end for node in graph.nodes) and not graph.named_stores:
+        last = graph.nodes[-1].name
+        raise TopologyError(f"topology {name} has no sink: {last} leads nowhere, end it with to(), foreach() or store=")
+
+
+def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
+    """Topics whose records meet by key without a repartition have the same number of partitions."""
+    for node in graph.nodes:
+        meets = node.operator.stores or (len(node.inputs) > 1 and node.operator.kind != "merge")
+        if not meets or node.stage > 0:
+            continue
+        counts = {topic: partitions[topic] for one in node.inputs for topic in topics_above(one)}
+        if len(set(counts.values())) > 1:
+            told = " and ".join(f"{topic} has {count}" for topic, count in counts.items())
+            raise TopologyError(
+                f"{node.name} needs topics of the same number of partitions, and {told}: repartition() one of them"
+            )
+
+
+def topics_above(node: Node) -> list[str]:
+    if not node.inputs:
+        return list(getattr(node.operator, "topics", ()))
+    return list(dict.fromkeys(topic for one in node.inputs for topic in topics_above(one)))
+
+
+def fingerprint(graph: Graph, partitions: Mapping[str, int]) -> dict[str, Any]:
+    """What must not change between two starts on a checkpoint: operators, stores and, if there is state, partitions."""
+    operators = [
+        {
+            "name": node.name,
+            "detail": node.operator.detail(),
+            "inputs": [one.name for one in node.inputs],
+            "stores": list(node.operator.stores),
+        }
+        for node in graph.nodes
+    ]
+    tables = [f"{one.store_name} of {one.topic}" for one in graph.global_tables]
+    stateful = any(node.operator.stores for node in graph.nodes)
+    return {"operators": operators, "global tables": tables, "partitions": dict(partitions) if stateful else {}}
+
+
+def check_unchanged(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str) -> None:
+    if before == now:
+        return
+    advice = f"choose another checkpoint than {checkpoint}, or reset this one"
+    for old, new in zip(before["operators"], now["operators"], strict=False):
+        if old != new:
+            told_old, told_new = (f"{one['name']} ({one['detail'] or 'no settings'})" for one in (old, new))
+            if told_old == told_new:
+                told_old, told_new = (f"{one['name']} behind {', '.join(one['inputs'])}" for one in (old, new))
+            raise CheckpointError(f"the checkpoint belongs to another topology: {told_old} is now {told_new}; {advice}")
+    if len(before["operators"]) != len(now["operators"]):
+        longer = max(before, now, key=lambda one: len(one["operators"]))
+        extra = longer["operators"][min(len(before["operators"]), len(now["operators"]))]["name"]
+        what = "is new" if longer is now else "is gone"
+        raise CheckpointError(f"the checkpoint belongs to another topology: {extra} {what}; {advice}")
+    for topic, count in now["partitions"].items():
+        if before["partitions"].get(topic) != count:
+            raise CheckpointError(
+                f"topic {topic} had {before['partitions'].get(topic)} partitions and has {count}: keys have moved away"
+                f" from their state; {advice}"
+            )
+    raise CheckpointError(f"the checkpoint belongs to another topology; {advice}")

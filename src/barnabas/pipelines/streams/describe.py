@@ -1,0 +1,59 @@
+"""A topology in words, in the shape of Kafka Streams' description: sub-topologies, and in them what leads where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.streams.topology import Topology
+
+
+def described(topology: Topology) -> str:
+    graph = topology.graph
+    lines = [f"Topology: {topology.name}, {topology.processing_guarantee}"]
+    for number, nodes in enumerate(sub_topologies(graph)):
+        lines.append(f"  Sub-topology: {number}")
+        for node in nodes:
+            lines += lines_of(graph, node)
+    for table in graph.global_tables:
+        lines.append(f"  Global table: {table.store_name} (topic: {table.topic})")
+    return "\n".join(lines) + "\n"
+
+
+def lines_of(graph: Graph, node: Node) -> list[str]:
+    operator = node.operator
+    after = ", ".join(one.name for one in graph.consumers(node)) or "none"
+    before = ", ".join(one.name for one in node.inputs) or "none"
+    if isinstance(operator, Source):
+        topics = ", ".join(operator.topics)
+        return [f"    Source: {node.name} (topics: [{topics}])", f"      --> {after}"]
+    if isinstance(operator, Sink):
+        return [f"    Sink: {node.name} (topic: {operator.topic})", f"      <-- {before}"]
+    stores = ", ".join(operator.stores)
+    detail = f", {operator.detail()}" if operator.detail() else ""
+    kind = "Repartition" if isinstance(operator, Repartition) else "Processor"
+    return [f"    {kind}: {node.name} (stores: [{stores}]{detail})", f"      --> {after}", f"      <-- {before}"]
+
+
+def sub_topologies(graph: Graph) -> list[list[Node]]:
+    """What hangs together without a repartition between."""
+    group = {node.number: node.number for node in graph.nodes}
+
+    def root(number: int) -> int:
+        while group[number] != number:
+            number = group[number]
+        return number
+
+    for node in graph.nodes:
+        if not isinstance(node.operator, Repartition):
+            for above in node.inputs:
+                if above.stage == node.stage:
+                    ends = sorted((root(node.number), root(above.number)))
+                    group[ends[1]] = ends[0]
+    found: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        found.setdefault(root(node.number), []).append(node)
+    return [found[number] for number in sorted(found)]

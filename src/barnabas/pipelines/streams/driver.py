@@ -1,0 +1,158 @@
+"""`TopologyTestDriver`: a topology without a cluster. Records go in, a batch of Spark runs, records come out.
+
+    with TopologyTestDriver(topology, spark) as driver:
+        driver.pipe_input("lines", "a", "hello hello", timestamp_ms=0)
+        assert driver.read_output("counts", key=STRING) == [("hello", "2")]
+
+What is piped in waits until something is read; all of it is one batch then, cut into stages and run by Spark's workers
+as in a query, with state in files. `restart()` forgets everything but those files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from barnabas.pipelines.streams.checks import check_co_partitioning, check_ends
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.serdes import AUTO, Serde
+from barnabas.pipelines.streams.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.streams.queries import StateStore
+
+
+class Output(NamedTuple):
+    """A record that a topology wrote."""
+
+    key: Any
+    value: Any
+
+
+class TopologyTestDriver:
+    """`partitions` is of all topics, or by topic."""
+
+    def __init__(self, topology: Topology, spark: SparkSession, *, partitions: int | Mapping[str, int] = 1) -> None:
+        self._topology, self._spark = topology, spark
+        check_ends(topology.graph, topology.name)
+        given = partitions
+        tables = {one.topic for one in topology.graph.global_tables}
+        self._partitions = {
+            topic: given if isinstance(given, int) else given.get(topic, 1)
+            for topic in {*topology.graph.topics(), *tables}
+        }
+        check_co_partitioning(topology.graph, self._partitions)
+        self._directory = tempfile.TemporaryDirectory(prefix="barnabas-topology-")
+        self._waiting: list[tuple[str, int, int, int, bytes | None, bytes | None]] = []
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._written: dict[str, list[tuple[bytes | None, bytes | None, Any]]] = {}
+        self._batch = 0
+        self._run = uuid.uuid4().hex
+
+    def pipe_input(
+        self, topic: str, key: Any, value: Any, *, timestamp_ms: int = 0, partition: int | None = None
+    ) -> None:
+        """Keys and values as the topology reads them; without a partition the key decides."""
+        from barnabas.client.partitioning import murmur2
+
+        key_serde, value_serde = self._serdes(topic)
+        data = key_serde.to_bytes(key)
+        if partition is None:
+            hashed = 0 if data is None else murmur2(data) & 0x7FFFFFFF
+            partition = hashed % self._partitions[topic]
+        self.pipe_bytes(topic, data, value_serde.to_bytes(value), timestamp_ms=timestamp_ms, partition=partition)
+
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, *, timestamp_ms: int = 0, partition: int = 0
+    ) -> None:
+        offset = self._offsets.get((topic, partition), 0)
+        self._offsets[topic, partition] = offset + 1
+        self._waiting.append((topic, partition, offset, timestamp_ms, key, value))
+
+    def read_output(
+        self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> list[Output]:
+        """What was written since the last time, read as it was written unless serdes are given."""
+        found = self._flushed().pop(topic, [])
+        written = {sink.topic: node for node, sink in self._topology.graph.sinks()}
+        node = written.get(topic)
+        readers = [
+            given or serde or AUTO
+            for given, serde in ((key, node and node.key_serde), (value, node and node.value_serde))
+        ]
+        return [Output(readers[0].from_bytes(one[0]), readers[1].from_bytes(one[1])) for one in found]
+
+    def read_records(self, topic: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
+        """Key, value and headers in bytes."""
+        return [
+            (key, value, {header["key"]: header["value"] for header in headers or ()})
+            for key, value, headers in self._flushed().pop(topic, [])
+        ]
+
+    def store(self, name: str) -> StateStore:
+        from barnabas.pipelines.streams.queries import store_of
+
+        self._flushed()
+        return store_of(self._topology, name, Path(self._directory.name))
+
+    def restart(self) -> None:
+        """What is left are the files."""
+        self._flushed()
+        self._run = uuid.uuid4().hex
+
+    def replay(self) -> None:
+        """The next batch has the number of the last one, as after a crash before it was committed."""
+        self._batch -= 1
+        self._run = uuid.uuid4().hex
+
+    def close(self) -> None:
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serdes(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+        for node, source in self._topology.graph.sources():
+            if topic in source.topics:
+                return node.key_serde, node.value_serde
+        for table in self._topology.graph.global_tables:
+            if table.topic == topic:
+                return table.key_serde, table.value_serde
+        raise TopologyError(f"topology {self._topology.name} does not read topic {topic}")
+
+    def _flushed(self) -> dict[str, list[tuple[bytes | None, bytes | None, Any]]]:
+        tables = {one.topic for one in self._topology.graph.global_tables}
+        first = [row for row in self._waiting if row[0] in tables]
+        rest = [row for row in self._waiting if row[0] not in tables]
+        self._waiting = []
+        for rows in (first, rest):  # what was piped into a global table is there for what comes after
+            if rows:
+                self._process(rows)
+        return self._written
+
+    def _process(self, rows: list[tuple[Any, ...]]) -> None:
+        found = self._ran(self._plan(), rows)
+        self._batch += 1
+        for row in found.to_pylist():
+            self._written.setdefault(row["topic"], []).append((row["key"], row["value"], row.get("headers")))
+
+    def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
+        from barnabas.pipelines.streams.compiled import run_batch
+
+        return run_batch(self._spark, plan, rows, self._batch, self._run)
+
+    def _plan(self) -> Any:
+        from barnabas.pipelines.streams.plan import planned
+
+        state = str(Path(self._directory.name) / "barnabas" / "state")
+        graph = self._topology.graph
+        dead = self._topology.dead_letter
+        return planned(graph, self._partitions, {}, state=state, dead_letter=dead)

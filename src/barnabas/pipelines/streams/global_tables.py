@@ -1,0 +1,48 @@
+"""Global tables before the first batch: their topics are read up to where they end now, and the query goes on there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.state.versions import PartitionState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EARLIEST, LATEST = -2, -1
+
+
+def filled(plan: Plan, settings: Mapping[str, str], starting: str, spark: SparkSession) -> str:
+    """The starting offsets of all topics: those of global tables begin where their tables ended."""
+    tables = plan.stages[0].global_tables
+    topics = sorted({table.topic for table in tables})
+    ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+    reader = spark.read.format("barnabas").options(**settings).option("subscribe", ",".join(topics))
+    records = reader.option("columns", "topic,partition,offset,key,value").load().toArrow()
+    assert plan.state is not None
+    for table in tables:
+        rows = [row for row in records.to_pylist() if row["topic"] == table.topic]
+        for partition in range(table.partitions):
+            here = sorted((row for row in rows if row["partition"] == partition), key=lambda row: row["offset"])
+            ends[table.topic][partition] = here[-1]["offset"] + 1 if here else EARLIEST
+            if here:
+                keep(Path(plan.state) / table.store_name / str(partition), table, here)
+    first = EARLIEST if starting == "earliest" else LATEST
+    for topic in plan.topics:
+        if topic not in ends:
+            ends[topic] = dict.fromkeys(range(plan.topic_partitions[topic]), first)
+    return json.dumps({topic: {str(one): offset for one, offset in found.items()} for topic, found in ends.items()})
+
+
+def keep(directory: Path, table: Any, rows: list[dict[str, Any]]) -> None:
+    state = PartitionState(directory)
+    store = state.store("table")
+    for row in rows:
+        if row["key"] is not None:
+            store.put(table.key_serde.decode(bytes(row["key"])), table.value_serde.from_bytes(row["value"]))
+    store.take_changes()
+    state.write_snapshot(0)

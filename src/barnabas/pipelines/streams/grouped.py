@@ -1,0 +1,175 @@
+"""What was grouped, and how it becomes a table: count, reduce, aggregate and cogroup, in windows or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.expressions import Aggregate
+from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.operators.aggregates import AggregateByKey, AggregateTable
+from barnabas.pipelines.streams.operators.folding import Count, Fold, Folding, Reduce, Summary
+from barnabas.pipelines.streams.operators.sessions import AggregateBySession
+from barnabas.pipelines.streams.operators.sliding import AggregateBySlidingWindow
+from barnabas.pipelines.streams.operators.windowed import AggregateByWindow
+from barnabas.pipelines.streams.serdes import AUTO
+from barnabas.pipelines.streams.tables import Table
+from barnabas.pipelines.streams.windows import (
+    SessionWindows,
+    SlidingWindows,
+    Windows,
+    session_windowed,
+    time_windowed,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+V2 = TypeVar("V2")
+
+DAY_MS = 86_400_000
+
+
+class _Grouped(Generic[K, V]):
+    """`retention` of named windows is a day of stream time, as in Kafka Streams: so long they can be asked for."""
+
+    def __init__(self, graph: Graph, nodes: list[Node], windows: Windows | None = None) -> None:
+        self._graph = graph
+        self._nodes = nodes
+        self._windows = windows
+
+    def _aggregated(self, foldings: list[Folding], store: str | None) -> Table[Any, Any]:
+        graph, windows = self._graph, self._windows
+        name = store or f"{foldings[0].kind}-store-{len(graph.nodes)}"
+        key_serde = self._nodes[0].key_serde
+        retention_ms = 0 if store is None else DAY_MS
+        operator: Any
+        if windows is None:
+            operator, shape = AggregateByKey(name, foldings), "keys"
+        elif isinstance(windows, SessionWindows):
+            operator, shape = AggregateBySession(name, foldings, windows, retention_ms), "sessions"
+            key_serde = session_windowed(key_serde)
+        elif isinstance(windows, SlidingWindows):
+            operator, shape = AggregateBySlidingWindow(name, foldings, windows, retention_ms), "windows"
+            key_serde = time_windowed(key_serde, windows.difference_ms)
+        else:
+            operator, shape = AggregateByWindow(name, foldings, windows, retention_ms), "windows"
+            key_serde = time_windowed(key_serde, windows.size_ms)
+        node = graph.add(
+            operator, *self._nodes, key_serde=key_serde, value_serde=AUTO, keyed=True, table=True, windows=windows
+        )
+        if windows is None:
+            node.store_name = name if type(foldings[0]) is not Summary else None
+        if store is not None:
+            graph.named_stores.append(NamedStore(store, node, shape))
+        return Table(graph, node)
+
+
+class _Foldable(_Grouped[K, V]):
+    def count(self, *, store: str | None = None) -> Table[Any, int]:
+        return self._aggregated([Count()], store)
+
+    def reduce(self, reducer: Callable[[V, V], V], *, store: str | None = None) -> Table[Any, V]:
+        """The reducer takes what there is and the new value."""
+        return self._aggregated([Reduce(reducer)], store)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        aggregator: Callable[[K, V, Any], Any] | None = None,
+        *,
+        merger: Callable[[K, Any, Any], Any] | None = None,
+        store: str | None = None,
+        **columns: Aggregate,
+    ) -> Table[Any, Any]:
+        """By functions: the initial aggregate, the aggregate with a value, and for sessions two aggregates in one.
+        Or by columns: `aggregate(total=col("value.amount").sum(), best=col("value.amount").max())`."""
+        if columns:
+            if initializer is not None or aggregator is not None:
+                raise TopologyError("aggregate() takes functions or columns, not both")
+            return self._aggregated([Summary(columns)], store)
+        if initializer is None or aggregator is None:
+            raise TopologyError("aggregate() needs an initializer and an aggregator, or columns")
+        if isinstance(self._windows, SessionWindows) and merger is None:
+            raise TopologyError("aggregate() of sessions needs merger=, which makes one aggregate of two")
+        return self._aggregated([Fold(initializer, aggregator, merger)], store)
+
+
+class GroupedStream(_Foldable[K, V]):
+    def __init__(self, graph: Graph, node: Node) -> None:
+        super().__init__(graph, [node])
+
+    def windowed_by(self, windows: Windows) -> WindowedStream[K, V]:
+        return WindowedStream(self._graph, self._nodes, windows)
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedStream[K, A]:
+        return CogroupedStream(self._graph, [(self._nodes[0], aggregator)])
+
+
+class WindowedStream(_Foldable[K, V]):
+    """Its tables have keys in windows: `Windowed(key, start_ms, end_ms)`."""
+
+
+class CogroupedStream(Generic[K, A]):
+    """Several streams into one aggregate, each with its own aggregator."""
+
+    def __init__(self, graph: Graph, parts: list[tuple[Node, Any]], windows: Windows | None = None) -> None:
+        self._graph, self._parts, self._windows = graph, parts, windows
+
+    def cogroup(self, other: GroupedStream[K, V2], aggregator: Callable[[K, V2, A], A]) -> CogroupedStream[K, A]:
+        return CogroupedStream(self._graph, [*self._parts, (other._nodes[0], aggregator)], self._windows)
+
+    def windowed_by(self, windows: Windows) -> CogroupedStream[K, A]:
+        return CogroupedStream(self._graph, self._parts, windows)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        *,
+        merger: Callable[[K, A, A], A] | None = None,
+        store: str | None = None,
+    ) -> Table[Any, A]:
+        if isinstance(self._windows, SessionWindows) and merger is None:
+            raise TopologyError("aggregate() of sessions needs merger=, which makes one aggregate of two")
+        foldings: list[Folding] = [Fold(initializer, aggregator, merger) for _, aggregator in self._parts]
+        grouped: _Grouped[K, Any] = _Grouped(self._graph, [node for node, _ in self._parts], self._windows)
+        return grouped._aggregated(foldings, store)
+
+
+class GroupedTable(Generic[K, V]):
+    """A table by other keys: what a row was is taken away where it was, what it is is added where it is."""
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self._graph, self._node = graph, node
+
+    def count(self, *, store: str | None = None) -> Table[K, int]:
+        return self.aggregate(
+            lambda: 0, lambda key, value, count: count + 1, lambda key, value, count: count - 1, store=store
+        )
+
+    def reduce(
+        self, adder: Callable[[V, V], V], subtractor: Callable[[V, V], V], *, store: str | None = None
+    ) -> Table[K, V]:
+        def add(key: K, value: V, aggregate: V | None) -> V:
+            return value if aggregate is None else adder(aggregate, value)
+
+        def subtract(key: K, value: V, aggregate: V | None) -> V | None:
+            return None if aggregate is None else subtractor(aggregate, value)
+
+        return self.aggregate(lambda: None, add, subtract, store=store)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[K, V, Any], Any],
+        subtractor: Callable[[K, V, Any], Any],
+        *,
+        store: str | None = None,
+    ) -> Table[K, Any]:
+        name = store or f"aggregate-store-{len(self._graph.nodes)}"
+        operator = AggregateTable(name, initializer, adder, subtractor)
+        node = self._graph.add(operator, self._node, value_serde=AUTO, table=True, store_name=name)
+        if store is not None:
+            self._graph.named_stores.append(NamedStore(store, node, "keys"))
+        return Table(self._graph, node)

@@ -1,0 +1,1 @@
+"""What each operator does with the rows of one partition in one batch. Nothing here knows Spark."""

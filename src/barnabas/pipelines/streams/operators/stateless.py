@@ -1,0 +1,227 @@
+"""Operators that remember nothing. On tables they work on both sides of a change, and never see a tombstone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from barnabas.pipelines.streams.operators.operator import Operator, Task, called
+from barnabas.pipelines.streams.rows import Rows, merged
+
+Function = Callable[[Any, Any], Any]
+
+
+@dataclass
+class Source(Operator):
+    """Rows as they come from topics; `run` is never asked."""
+
+    topics: tuple[str, ...]
+    kind = "source"
+
+    def detail(self) -> str:
+        return ", ".join(self.topics)
+
+
+@dataclass
+class Filter(Operator):
+    """A tombstone that the function can't judge does not satisfy it."""
+
+    function: Function
+    wanted: bool = True
+    kind = "filter"
+
+    def __post_init__(self) -> None:
+        self.kind = "filter" if self.wanted else "filter-not"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        if rows.olds is not None:
+            return self.run_on_table(task, rows)
+        rows, found = called(task, rows, self.judge if None in rows.values else self.function)
+        wanted = self.wanted
+        return rows.take([at for at, held in enumerate(found) if held is not None and bool(held) is wanted])
+
+    def judge(self, key: Any, value: Any) -> Any:
+        if value is not None:
+            return self.function(key, value)
+        try:
+            return self.function(key, None)
+        except Exception:
+            return None
+
+    def run_on_table(self, task: Task, rows: Rows) -> Rows:
+        wanted, function = self.wanted, self.function
+
+        def kept(key: Any, value: Any) -> Any:
+            return value if value is not None and bool(function(key, value)) is wanted else None
+
+        rows, news = called(task, rows, kept)
+        rows, olds = called(task, with_olds(rows), kept)
+        rows = rows.with_values(news, olds)
+        return rows.take([at for at in range(len(rows)) if news[at] is not None or olds[at] is not None])
+
+
+@dataclass
+class MapValues(Operator):
+    function: Function
+    kind = "map-values"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        if rows.olds is None:
+            rows, values = called(task, rows, self.function)
+            return rows.with_values(values)
+        function = self.function
+
+        def on_values(key: Any, value: Any) -> Any:
+            return None if value is None else function(key, value)
+
+        rows, news = called(task, rows, on_values)
+        rows, olds = called(task, with_olds(rows), on_values)
+        return rows.with_values(news, olds)
+
+
+@dataclass
+class Map(Operator):
+    function: Function
+    kind = "map"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        def pair(key: Any, value: Any) -> tuple[Any, Any]:
+            new_key, new_value = self.function(key, value)
+            return new_key, new_value
+
+        rows, pairs = called(task, inputs[0], pair)
+        return Rows([key for key, _ in pairs], [value for _, value in pairs], rows.times, rows.ranks)
+
+
+@dataclass
+class SelectKey(Operator):
+    function: Function
+    kind = "select-key"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        rows, keys = called(task, inputs[0], self.function)
+        return rows.with_keys(keys)
+
+
+@dataclass
+class FlatMap(Operator):
+    """The function gives pairs, or with `values_only` values that keep the key."""
+
+    function: Function
+    values_only: bool = False
+    kind = "flat-map"
+
+    def __post_init__(self) -> None:
+        self.kind = "flat-map-values" if self.values_only else "flat-map"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        def several(key: Any, value: Any) -> list[Any]:
+            return list(self.function(key, value))
+
+        def pairs(key: Any, value: Any) -> list[tuple[Any, Any]]:
+            return [(new_key, new_value) for new_key, new_value in self.function(key, value)]
+
+        rows, lists = called(task, inputs[0], several if self.values_only else pairs)
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        times, ranks = np.repeat(rows.times, counts), np.repeat(rows.ranks, counts)
+        if self.values_only:
+            keys = [key for key, found in zip(rows.keys, lists, strict=True) for _ in found]
+            return Rows(keys, [value for found in lists for value in found], times, ranks)
+        made = [pair for found in lists for pair in found]
+        return Rows([key for key, _ in made], [value for _, value in made], times, ranks)
+
+
+@dataclass
+class Peek(Operator):
+    function: Function
+    ends: bool = False
+    kind = "peek"
+
+    def __post_init__(self) -> None:
+        self.kind = "foreach" if self.ends else "peek"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        return called(task, inputs[0], self.function)[0]
+
+
+@dataclass
+class Branch(Operator):
+    """Each row goes to the first branch whose function holds, or nowhere."""
+
+    functions: tuple[Function, ...]
+    kind = "branch"
+
+    def run(self, task: Task, inputs: list[Rows]) -> list[Rows]:
+        filters = [Filter(function) for function in self.functions]
+
+        def first(key: Any, value: Any) -> int:
+            for number, one in enumerate(filters):
+                if one.judge(key, value):
+                    return number
+            return -1
+
+        rows, numbers = called(task, inputs[0], first)
+        return [rows.take([at for at, found in enumerate(numbers) if found == n]) for n in range(len(filters))]
+
+
+@dataclass
+class BranchOutput(Operator):
+    number: int
+    kind = "branch-output"
+
+    def run(self, task: Task, inputs: list[Any]) -> Rows:
+        rows: Rows = inputs[0][self.number]
+        return rows
+
+    def detail(self) -> str:
+        return str(self.number)
+
+
+class Merge(Operator):
+    kind = "merge"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        return merged(inputs)
+
+
+class ToStream(Operator):
+    """The changes of a table as records."""
+
+    kind = "to-stream"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        return Rows(
+            rows._keys, rows._values, rows.times, rows.ranks, raw_keys=rows.raw_keys, raw_values=rows.raw_values
+        )
+
+
+class Repartition(Operator):
+    """Where rows leave for the partition of their key; what comes out there is the same rows."""
+
+    kind = "repartition"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        return inputs[0]
+
+
+@dataclass
+class Sink(Operator):
+    topic: str
+    kind = "sink"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        return inputs[0]
+
+    def detail(self) -> str:
+        return self.topic
+
+
+def with_olds(rows: Rows) -> Rows:
+    """The rows with what was in place of what is, for functions that are asked about both."""
+    return Rows(rows.keys, rows.olds, rows.times, rows.ranks, olds=rows.olds)

@@ -1,0 +1,144 @@
+"""A stream joined with a stream: records of a key whose times lie near each other.
+
+Both sides keep their records as (time, value) for as long as a partner may come. Stream time is that of both sides
+together. In a left or outer join a record without a partner is shown when its time is over, as in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
+from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.operators.sessions import SWEPT
+from barnabas.pipelines.streams.operators.windowed import TIME, times_of
+from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.stores import Store
+from barnabas.pipelines.streams.windows import JoinWindows
+
+
+@dataclass
+class JoinStreams(Operator):
+    """`outer` says of each side whether its lonely records are shown. They wait in a store of their own, as
+    (time, side, number): (key, value)."""
+
+    store_name: str
+    joiner: Callable[[Any, Any], Any]
+    windows: JoinWindows
+    outer: tuple[bool, bool]
+    kind = "join-streams"
+
+    def __post_init__(self) -> None:
+        self.kind = {(False, False): "join-streams", (True, False): "left-join-streams"}.get(
+            self.outer, "outer-join-streams"
+        )
+        self.sides = (f"{self.store_name}-left", f"{self.store_name}-right")
+        self.lonely = f"{self.store_name}-lonely"
+        self.stores = (*self.sides, self.lonely, times_of(self.store_name))
+
+    def detail(self) -> str:
+        return str(self.windows)
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        run = _Run(self, task)
+        for side, key, value, time, rank in in_order(inputs):
+            if key is None or value is None:
+                continue
+            try:
+                run.take(side, hashable(key), value, time, rank)
+            except Exception as error:
+                task.fail(rank, error)
+        run.sweep()
+        return made(run.keys, run.values, run.times, run.ranks)
+
+
+class _Run:
+    """One batch of a join."""
+
+    def __init__(self, join: JoinStreams, task: Task) -> None:
+        self.join = join
+        windows = join.windows
+        self.reach = ((windows.before_ms, windows.after_ms), (windows.after_ms, windows.before_ms))  # by side
+        self.retention_ms = windows.before_ms + windows.after_ms + windows.grace_ms
+        self.buffers = [task.store(name) for name in join.sides]
+        self.lonely, self.clock = task.store(join.lonely), task.store(times_of(join.store_name))
+        self.stream_time = self.clock.get(TIME, -1)
+        self.keys: list[Any] = []
+        self.values: list[Any] = []
+        self.times: list[int] = []
+        self.ranks: list[int] = []
+
+    def take(self, side: int, key: Any, value: Any, time: int, rank: int) -> None:
+        if time > self.stream_time:
+            self.stream_time = time
+            self.clock.put(TIME, time)
+            self.show_lonely(rank)
+        before, after = self.reach[side]
+        oldest = self.stream_time - self.retention_ms
+        found = False
+        for other_time, number, other in self.buffers[1 - side].get(key, ()):
+            if other_time <= oldest or not time - before <= other_time <= time + after:
+                continue
+            found = True
+            pair = (value, other) if side == 0 else (other, value)
+            self.show(key, self.join.joiner(*pair), max(time, other_time), rank)
+            self.forget_lonely((other_time, 1 - side, number))
+        number = self.clock.get("number", 0)
+        self.clock.put("number", number + 1)
+        if not found and self.join.outer[side]:
+            if time + after < self.stream_time:
+                self.show(key, self.join.joiner(*((value, None) if side == 0 else (None, value))), time, rank)
+            else:
+                self.lonely.put((time, side, number), (key, value))
+                heapq.heappush(self.waiting(), (time + after, (time, side, number)))
+        if time > oldest:
+            kept = [one for one in self.buffers[side].get(key, ()) if one[0] > oldest]
+            self.buffers[side].put(key, [*kept, (time, number, value)])
+
+    def forget_lonely(self, place: Any) -> None:
+        if place in self.lonely.data:
+            self.lonely.remove(place)
+
+    def waiting(self) -> list[Any]:
+        """Who is lonely, by the time at which that is certain but for the grace."""
+        if self.lonely.index is None:
+            found = [(time + self.reach[side][1], (time, side, number)) for time, side, number in self.lonely.data]
+            heapq.heapify(found)
+            self.lonely.index = found
+        heap: list[Any] = self.lonely.index
+        return heap
+
+    def show_lonely(self, rank: int) -> None:
+        waiting = self.waiting()
+        while waiting and waiting[0][0] + self.join.windows.grace_ms < self.stream_time:
+            _, place = heapq.heappop(waiting)
+            held = self.lonely.get(place)
+            if held is not None:
+                self.lonely.remove(place)
+                key, value = held
+                pair = (value, None) if place[1] == 0 else (None, value)
+                self.show(key, self.join.joiner(*pair), place[0], rank)
+
+    def show(self, key: Any, value: Any, time: int, rank: int) -> None:
+        self.keys.append(key)
+        self.values.append(value)
+        self.times.append(time)
+        self.ranks.append(rank)
+
+    def sweep(self) -> None:
+        """Keys that came no more are dropped now and then."""
+        if self.stream_time - self.clock.get(SWEPT, -1) < self.retention_ms:
+            return
+        self.clock.put(SWEPT, self.stream_time)
+        for buffer in self.buffers:
+            _drop_old(buffer, self.stream_time - self.retention_ms)
+
+
+def _drop_old(buffer: Store, oldest: int) -> None:
+    for key, records in list(buffer.data.items()):
+        kept = [one for one in records if one[0] > oldest]
+        if len(kept) < len(records):
+            buffer.put(key, kept or None)

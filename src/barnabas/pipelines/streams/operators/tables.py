@@ -1,0 +1,204 @@
+"""Tables and what is joined with them by key.
+
+A table's rows carry what was and what is. A join reads the other side's store as it stood at the rank of the row at
+hand: the store is at the end of the batch already, and the changes of the batch tell what was there before.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
+from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.stores import Store
+
+Joiner = Callable[[Any, Any], Any]
+
+
+@dataclass
+class TableSource(Operator):
+    """Records as the changes of a table: the last one of a key is its row, None removes it. Null keys are left out."""
+
+    store_name: str
+    quiet: bool = False  # says nothing of a row that is not there and was not
+    kind = "table"
+
+    def __post_init__(self) -> None:
+        self.stores = (self.store_name,)
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        store = task.store(self.store_name)
+        keys, values = rows.keys, rows.values
+        olds: list[Any] = []
+        for key, value in zip(keys, values, strict=True):
+            if key is None:
+                olds.append(None)
+                continue
+            olds.append(store.get(hashable(key)))
+            store.put(key, value)
+        rows = Rows(keys, values, rows.times, rows.ranks, olds=olds)
+        if not self.quiet and None not in keys:
+            return rows
+        told = [not self.quiet or new is not None or old is not None for new, old in zip(values, olds, strict=True)]
+        return rows.take([at for at, key in enumerate(keys) if key is not None and told[at]])
+
+
+@dataclass
+class Materialize(Operator):
+    """A table that is looked up: its rows in a store."""
+
+    store_name: str
+    kind = "materialize"
+
+    def __post_init__(self) -> None:
+        self.stores = (self.store_name,)
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        store = task.store(self.store_name)
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            store.put(hashable(key), value)
+        return rows
+
+
+class View:
+    """A table as it stood at a rank of this batch; its own changes of that rank are there, as with tables first."""
+
+    def __init__(self, store: Store, changes: Rows) -> None:
+        self._store = store
+        self._ranks: dict[Any, list[int]] = {}
+        self._values: dict[Any, list[Any]] = {}
+        columns = zip(changes.keys, changes.values, changes.olds or (), changes.ranks.tolist(), strict=True)
+        for key, new, old, rank in columns:
+            if key not in self._ranks:
+                self._ranks[key], self._values[key] = [], [old]
+            self._ranks[key].append(rank)
+            self._values[key].append(new)
+
+    def at(self, key: Any, rank: int) -> Any:
+        ranks = self._ranks.get(key)
+        if ranks is None:
+            return self._store.get(key)
+        return self._values[key][bisect.bisect_right(ranks, rank)]
+
+    def before(self, key: Any, rank: int) -> Any:
+        return self.at(key, rank - 1)
+
+
+@dataclass
+class JoinStreamTable(Operator):
+    """Inputs: the stream and the table, which is in `store_name`. Records without key or value are left out."""
+
+    store_name: str
+    joiner: Joiner
+    left: bool
+    kind = "join-stream-table"
+
+    def __post_init__(self) -> None:
+        self.kind = "left-join-stream-table" if self.left else "join-stream-table"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        rows, changes = inputs
+        view = View(task.store(self.store_name), changes)
+        if not len(changes):
+            store = task.store(self.store_name).data
+            return joined(task, rows, lambda key, value, rank: store.get(hashable(key)), self.joiner, self.left)
+        return joined(task, rows, lambda key, value, rank: view.at(hashable(key), rank), self.joiner, self.left)
+
+
+@dataclass
+class JoinStreamGlobal(Operator):
+    """The key to look up is a function of the record."""
+
+    store_name: str
+    key_of: Callable[[Any, Any], Any]
+    joiner: Joiner
+    left: bool
+    kind = "join-stream-global-table"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        table = task.global_store(self.store_name).data
+
+        def look_up(key: Any, value: Any, rank: int) -> Any:
+            wanted = self.key_of(key, value)
+            return None if wanted is None else table.get(hashable(wanted))
+
+        return joined(task, inputs[0], look_up, self.joiner, self.left, keyless=True)
+
+
+def joined(
+    task: Task,
+    rows: Rows,
+    look_up: Callable[[Any, Any, int], Any],
+    joiner: Joiner,
+    left: bool,
+    keyless: bool = False,
+) -> Rows:
+    positions, values = [], []
+    columns = enumerate(zip(rows.keys, rows.values, rows.ranks.tolist(), strict=True))
+    while True:
+        try:
+            for at, (key, value, rank) in columns:
+                if value is None or (key is None and not keyless):
+                    continue
+                found = look_up(key, value, rank)
+                if found is not None or left:
+                    values.append(joiner(value, found))
+                    positions.append(at)
+            break
+        except Exception as error:
+            task.fail(rank, error)
+    return rows.take(positions).with_values(values)
+
+
+@dataclass
+class JoinTables(Operator):
+    """Inputs: two tables, both in stores. A row is there where both are, or with `left` the first, or with `right` the
+    second."""
+
+    left_store: str
+    right_store: str
+    joiner: Joiner
+    left: bool
+    right: bool
+    kind = "join-tables"
+
+    def __post_init__(self) -> None:
+        self.kind = {(False, False): "join-tables", (True, False): "left-join-tables"}.get(
+            (self.left, self.right), "outer-join-tables"
+        )
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        lefts, rights = inputs
+        left, right = View(task.store(self.left_store), lefts), View(task.store(self.right_store), rights)
+        olds_of = (lefts.olds or [], rights.olds or [])
+        at = [0, 0]
+        keys, news, olds, times, ranks = [], [], [], [], []
+        for side, key, value, time, rank in in_order(inputs):
+            old = olds_of[side][at[side]]
+            at[side] += 1
+            # The first table's row of a rank comes before the second's.
+            other = right.before(key, rank) if side == 0 else left.at(key, rank)
+            try:
+                new = self.of(value, other) if side == 0 else self.of(other, value)
+                was = self.of(old, other) if side == 0 else self.of(other, old)
+            except Exception as error:
+                task.fail(rank, error)
+                continue
+            if new is None and was is None:
+                continue
+            keys.append(key)
+            news.append(new)
+            olds.append(was)
+            times.append(time)
+            ranks.append(rank)
+        return made(keys, news, times, ranks, olds)
+
+    def of(self, one: Any, other: Any) -> Any:
+        there = (one is not None or self.right) and (other is not None or self.left)
+        return self.joiner(one, other) if there and not (one is None and other is None) else None

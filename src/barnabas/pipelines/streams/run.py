@@ -1,0 +1,200 @@
+"""A topology started as a query of Structured Streaming.
+
+One query reads all topics of the topology in one source, runs its stages and writes what they give to their topics in
+one sink. Beside Spark's own files the checkpoint holds `barnabas/topology.json`, what the topology looked like, and
+`barnabas/state`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.settings import ClientSettings
+from barnabas.pipelines.spark.option_values import kafka_properties
+from barnabas.pipelines.streams.checks import (
+    EXACTLY_ONCE,
+    check_co_partitioning,
+    check_ends,
+    check_unchanged,
+    fingerprint,
+)
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.plan import Plan, planned
+from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from barnabas.pipelines.streams.topology import Topology
+
+SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so the first batch takes all there is
+SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
+
+
+class StreamsRun:
+    """A running topology."""
+
+    def __init__(self, topology: Topology, queries: list[StreamingQuery], checkpoint: Path) -> None:
+        self.topology = topology
+        self.queries = queries
+        self.checkpoint = checkpoint
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.isActive for query in self.queries)
+
+    def stop(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Until the query ends: False if that took longer. A query that fails raises here."""
+        ended = [query.awaitTermination(None if timeout_s is None else int(timeout_s)) for query in self.queries]
+        return all(one is not False for one in ended)
+
+    def store(self, name: str) -> StateStore:
+        """A store by its name: what batches have committed."""
+        return store_of(self.topology, name, self.checkpoint)
+
+
+def started(
+    topology: Topology,
+    spark: SparkSession,
+    *,
+    bootstrap_servers: str,
+    checkpoint: str | Path,
+    trigger: Mapping[str, Any] | None,
+    starting_offsets: str,
+    max_batch_records: int | None,
+    options: Mapping[str, Any],
+) -> StreamsRun:
+    graph = topology.graph
+    check_ends(graph, topology.name)
+    settings = {"kafka.bootstrap.servers": bootstrap_servers} | {key: str(value) for key, value in options.items()}
+    directory = local_directory(checkpoint)
+    properties = kafka_properties({key.lower(): value for key, value in settings.items()}, {})
+    with Cluster(ClientSettings.from_properties(properties)) as cluster:
+        tables = {one.topic for one in graph.global_tables}
+        partitions = {topic: partition_count(cluster, topic, topic in tables) for topic in {*graph.topics(), *tables}}
+        sinks = {sink.topic: partition_count(cluster, sink.topic, None) for _, sink in graph.sinks()}
+    check_co_partitioning(graph, partitions)
+    remember(directory, fingerprint(graph, partitions))
+    state = str(directory / "barnabas" / "state")
+    plan = planned(graph, partitions, sinks, state=state, dead_letter=topology.dead_letter)
+    write_facts(topology, directory)
+    forget_uncommitted(directory)
+    offsets = starting_offsets
+    if graph.global_tables and not has_begun(directory):
+        from barnabas.pipelines.streams.global_tables import filled
+
+        offsets = filled(plan, settings, starting_offsets, spark)
+    records = read(spark, topology, plan, settings, offsets, max_batch_records)
+    query = written(topology, plan, records, settings, directory, trigger)
+    return StreamsRun(topology, [query], directory)
+
+
+def read(
+    spark: SparkSession, topology: Topology, plan: Plan, settings: dict[str, str], offsets: str, limit: int | None
+) -> DataFrame:
+    reader = spark.readStream.format("barnabas").options(
+        **{key: value for key, value in settings.items() if key.lower() not in SINK_ONLY}
+    )
+    reader = reader.option("subscribe", ",".join(plan.topics)).option("startingOffsets", offsets)
+    reader = reader.option("kafka.group.id", topology.name)
+    if topology.processing_guarantee == EXACTLY_ONCE:
+        reader = reader.option("kafka.isolation.level", "read_committed")
+    if len(plan.topics) > 1 and plan.stages[0].whole_batches:
+        reader = reader.option("partitionsTogether", "true")
+    if limit is None and len(plan.topics) == 1:
+        limit = SINGLE_TOPIC_BATCH_RECORDS
+    if limit is not None:
+        reader = reader.option("maxOffsetsPerTrigger", limit)
+    columns = ["key", "value", "partition", "offset", "timestamp"]
+    return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
+
+
+def written(
+    topology: Topology,
+    plan: Plan,
+    records: DataFrame,
+    settings: dict[str, str],
+    directory: Path,
+    trigger: Mapping[str, Any] | None,
+) -> StreamingQuery:
+    from barnabas.pipelines.streams.compiled import compiled
+    from barnabas.pipelines.streams.native import native
+
+    rows = native(topology.graph, plan, records)
+    rows = compiled(records, plan) if rows is None else rows
+    topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
+    writer = rows.writeStream.queryName(topology.name)
+    if topics or topology.dead_letter is not None:
+        writer = writer.format("barnabas").options(**settings)
+        writer = writer.option("exactlyOnce", str(topology.processing_guarantee == EXACTLY_ONCE).lower())
+        if len(topics) == 1 and topology.dead_letter is None:
+            writer = writer.option("topic", topics[0])
+    else:
+        writer = writer.format("noop")
+    if trigger:
+        writer = writer.trigger(**trigger)
+    return writer.option("checkpointLocation", str(directory)).start()
+
+
+def partition_count(cluster: Cluster, topic: str, is_global: bool | None) -> int:
+    """None for a topic that is written to: it may be created by the first record."""
+    found = cluster.metadata([topic]).topics[topic]
+    if found.error or not found.partitions:
+        if is_global is None:
+            return 0
+        what = "the global table of topic" if is_global else "topic"
+        raise TopologyError(f"{what} {topic} can't be read: the topic does not exist")
+    return len(found.partitions)
+
+
+def local_directory(checkpoint: str | Path) -> Path:
+    text = str(checkpoint)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    if "://" in text:
+        raise TopologyError(f"a topology keeps state in files: {text} is no directory that driver and workers share")
+    return Path(text).absolute()
+
+
+def remember(directory: Path, now: dict[str, Any]) -> None:
+    path = directory / "barnabas" / "topology.json"
+    if path.exists():
+        check_unchanged(json.loads(path.read_text()), now, str(directory))
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(now, indent=1))
+    beside.replace(path)
+
+
+def committed_batch(directory: Path) -> int | None:
+    """The last batch that Spark has noted as done."""
+    commits = directory / "commits"
+    numbers = [int(one.name) for one in commits.iterdir() if one.name.isdigit()] if commits.exists() else []
+    return max(numbers, default=None)
+
+
+def forget_uncommitted(directory: Path) -> None:
+    from barnabas.pipelines.streams.state.versions import forget_after
+
+    last = committed_batch(directory)
+    if last is None:
+        version = 0 if has_begun(directory) else -1  # version 0: global tables, as the first batch found them
+    else:
+        version = last + 1
+    forget_after(directory / "barnabas" / "state", version)
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
+    offsets = directory / "offsets"
+    return offsets.exists() and any(one.name.isdigit() for one in offsets.iterdir())

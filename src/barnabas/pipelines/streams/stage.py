@@ -1,0 +1,329 @@
+"""A stage as the function that Spark runs over Arrow batches in its Python workers.
+
+The first stage gets records of topics, later ones parcels: all rows that one task has for one partition, pickled. What
+the last stage gives, and what earlier ones have for topics, are rows for the sink. State before the batch is read and
+state after it written here, both by the number of the batch, which Spark gives to its tasks.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.pipelines.spark.schema import arrow_schema
+from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
+from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
+from barnabas.pipelines.streams.rows import Numbers, Rows, reordered
+from barnabas.pipelines.streams.state.versions import PartitionState
+from barnabas.pipelines.streams.task import GlobalView, PartitionTask
+
+PARCELS = "part int, parcel binary"
+OUTPUT = -1  # instead of a port: rows for the sink that only pass by
+BATCH_PROPERTY = "streaming.sql.batchId"
+RUN_PROPERTY = "spark.jobGroup.id"
+
+
+def output_schema(plan: Plan) -> str:
+    columns = ["topic string", "key binary", "value binary"]
+    if plan.places_windows:
+        columns.append("partition int")
+    if plan.dead_letter is not None:
+        columns.append("headers array<struct<key: string, value: binary>>")
+    return ", ".join(columns)
+
+
+class StageFunction:
+    """What is pickled to the workers and called there for each task."""
+
+    def __init__(self, plan: Plan, number: int, batch: int | None = None, run: str = "") -> None:
+        self.plan, self.number = plan, number
+        self.batch, self.run = batch, run  # where no streaming query gives them
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stage = self.plan.stages[self.number]
+        batch, run = (self.batch, self.run) if self.batch is not None else of_query()
+        work = StageWork(self.plan, stage, batch, run)
+        if not stage.whole_batches:
+            return (out for one in batches if one.num_rows for out in work.process_records(one))
+        held = [one for one in batches if one.num_rows]
+        if not held:
+            return iter(())
+        whole = pa.Table.from_batches(held)
+        return work.process_parcels(whole) if stage.number else work.process_topics(whole)
+
+
+def of_query() -> tuple[int, str]:
+    from pyspark.taskcontext import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "stages run in Spark's tasks"
+    return int(context.getLocalProperty(BATCH_PROPERTY) or 0), context.getLocalProperty(RUN_PROPERTY) or ""
+
+
+class StageWork:
+    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str) -> None:
+        self.plan, self.stage, self.batch, self.run = plan, stage, batch, run
+        self.passing: list[pa.RecordBatch] = []
+        self.parcels: dict[int, list[Any]] = {}  # by partition
+
+    def process_records(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Records as they come: no state, nobody to wait for."""
+        records = Records(pa.Table.from_batches([batch]), self.plan)
+        self.run_task(records.all_in_order(), None)
+        yield from self.result()
+
+    def process_topics(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        partitions = np.asarray(table["partition"].to_numpy())
+        for partition in np.unique(partitions).tolist():
+            here = np.flatnonzero(partitions == partition)
+            part = table if len(here) == len(partitions) else table.take(pa.array(here))
+            records = Records(part, self.plan)
+            records.check(partition)
+            for step in self.stage.global_tables:
+                self.keep_global(step, partition, records)
+            self.run_task(records.by_time(), partition)
+        yield from self.result()
+
+    def process_parcels(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Parcels are sorted by where their rows come from, so that a batch that is done again is the same."""
+        arrived: dict[int, list[Any]] = {}
+        for part, parcel in zip(table["part"].to_pylist(), table["parcel"].to_pylist(), strict=True):
+            for stage, port, content in pickle.loads(parcel):
+                if port == OUTPUT and self.stage.last:
+                    self.passing.append(content)
+                elif port == OUTPUT or stage != self.stage.number:
+                    self.parcels.setdefault(part, []).append((stage, port, content))
+                else:
+                    arrived.setdefault(part, []).append((port, *content))
+        for part in sorted(arrived):
+            self.run_arrived(part, arrived[part])
+        yield from self.result()
+
+    def run_arrived(self, part: int, parcels: list[Any]) -> None:
+        origins, ranks = ranked([parcel[-1] for parcel in parcels])
+        rows: dict[int, Rows] = {}
+        by_port: dict[int, list[Rows]] = {}
+        for (port, keys, values, olds, times, _), own in zip(parcels, ranks, strict=True):
+            by_port.setdefault(port, []).append(Rows(keys, values, times, own, olds=olds))
+        for port, pieces in by_port.items():
+            rows[port] = joined(pieces)
+        self.run_task((origins, lambda task: rows), part)
+
+    def run_task(self, given: Any, partition: int | None) -> None:
+        origins, rows_for = given
+        state = self.state(f"{self.stage.number}/{partition}") if self.stage.stateful else None
+        tables = {step.store_name: self.global_view(step) for step in self.plan.stages[0].global_tables}
+        task = PartitionTask(self.plan, self.stage, origins, state, tables)
+        gc.disable()  # a batch is many objects that all live to its end: looking for garbage among them finds none
+        try:
+            task.run(rows_for(task))
+            if state is not None:
+                state.save(self.batch + 1)
+        except BaseException:
+            forget_states()
+            raise
+        finally:
+            gc.enable()
+        self.collect(task)
+
+    def state(self, name: str, role: str = "write") -> PartitionState:
+        assert self.plan.state is not None
+        found = held_state(self.run, Path(self.plan.state) / name, role)
+        found.load(self.batch)
+        return found
+
+    def keep_global(self, step: GlobalStep, partition: int, records: Records) -> None:
+        """Seen by joins from the next batch on, in all partitions alike."""
+        here = records.of_topics((step.topic,))
+        if not len(here):
+            return
+        state = self.state(f"{step.store_name}/{partition}")
+        table = state.store("table")
+        for key, value in zip(records.keys.take(pa.array(here)), records.values.take(pa.array(here)), strict=True):
+            if key.is_valid:
+                table.put(step.key_serde.decode(key.as_py()), step.value_serde.from_bytes(value.as_py()))
+        state.save(self.batch + 1)
+
+    def global_view(self, step: GlobalStep) -> GlobalView:
+        names = [f"{step.store_name}/{partition}" for partition in range(step.partitions)]
+        return GlobalView([self.state(name, "read").store("table") for name in names])
+
+    def collect(self, task: PartitionTask) -> None:
+        out = self.output_batch(task)
+        if out is not None:
+            self.passing.append(out)
+        for send, targets, rows in task.sent:
+            for target in np.unique(targets).tolist():
+                part = rows.take(np.flatnonzero(targets == target))
+                values = [None if one is None else True for one in part.values] if send.counts_only else part.values
+                content = (part.keys, values, part.olds, part.times, task._origins.at(part.ranks))
+                self.parcels.setdefault(target, []).append((send.stage, send.port, content))
+
+    def output_batch(self, task: PartitionTask) -> pa.RecordBatch | None:
+        columns: list[list[pa.Array]] = []
+        schema = sink_schema(self.plan)
+        for sink, keys, values, placed in task.outputs:
+            count = len(values)
+            columns.append(self.columns(sink.topic, keys, values, placed, pa.nulls(count, schema_headers())))
+        if task.letters:
+            keys, values, headers = zip(*task.letters, strict=True)
+            entries = [[{"key": key, "value": value} for key, value in one] for one in headers]
+            assert self.plan.dead_letter is not None
+            letters = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+            columns.append(self.columns(self.plan.dead_letter, *letters, None, pa.array(entries, schema_headers())))
+        if not columns:
+            return None
+        whole = [pa.concat_arrays(pieces) for pieces in zip(*columns, strict=True)]
+        return pa.RecordBatch.from_arrays(whole, schema=schema)
+
+    def columns(
+        self, topic: str, keys: pa.Array, values: pa.Array, placed: Numbers | None, headers: pa.Array
+    ) -> list[pa.Array]:
+        count = len(values)
+        found = [pa.repeat(topic, count), plain(keys), plain(values)]
+        if self.plan.places_windows:
+            found.append(pa.nulls(count, pa.int32()) if placed is None else pa.array(placed, pa.int32()))
+        return found if self.plan.dead_letter is None else [*found, headers]
+
+    def result(self) -> Iterator[pa.RecordBatch]:
+        if self.stage.last:
+            yield from self.passing
+        else:
+            if self.passing:  # anywhere: the sink knows where they go
+                packed = [(OUTPUT, OUTPUT, out) for out in self.passing]
+                self.parcels.setdefault(next(iter(self.parcels), 0), []).extend(packed)
+            parts = list(self.parcels)
+            data = [pickle.dumps(self.parcels[part], pickle.HIGHEST_PROTOCOL) for part in parts]
+            if parts:
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(parts, pa.int32()), pa.array(data, pa.binary())], names=["part", "parcel"]
+                )
+        self.passing, self.parcels = [], {}
+
+
+class Records:
+    """Records of topics as they come from the source."""
+
+    def __init__(self, table: pa.Table, plan: Plan) -> None:
+        self.plan = plan
+        self.keys, self.values = one_chunk(table["key"]), one_chunk(table["value"])
+        self.times: Numbers = one_chunk(table["timestamp"]).cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
+        self.partitions: Numbers = one_chunk(table["partition"]).to_numpy().astype(np.int64)
+        self.offsets: Numbers = one_chunk(table["offset"]).to_numpy()
+        if len(plan.topics) == 1:
+            self.topics: Numbers = np.zeros(len(self.offsets), np.int64)
+        else:
+            numbers = pc.index_in(one_chunk(table["topic"]), pa.array(plan.topics, pa.string()))
+            self.topics = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def check(self, partition: int) -> None:
+        for topic in np.unique(self.topics).tolist():
+            name = self.plan.topics[topic]
+            if partition >= self.plan.topic_partitions[name]:
+                raise StreamsError(
+                    f"topic {name} had {self.plan.topic_partitions[name]} partitions and now has more: keys have moved"
+                    " away from their state; start the topology with another checkpoint"
+                )
+
+    def of_topics(self, names: tuple[str, ...]) -> Numbers:
+        numbers = [self.plan.topics.index(name) for name in names]
+        return np.flatnonzero(np.isin(self.topics, numbers))
+
+    def all_in_order(self) -> Any:
+        """One after the other, as they lie in the batch."""
+        return self._given(np.arange(len(self.offsets)), self.times)
+
+    def by_time(self) -> Any:
+        reached = reached_by(self.times, self.topics)
+        if len(self.plan.topics) == 1:
+            return self._given(np.arange(len(self.offsets)), reached)
+        return self._given(np.lexsort((self.offsets, self.topics, reached)), reached)
+
+    def _given(self, order: Numbers, reached: Numbers) -> Any:
+        sorted_already = bool((order[:-1] < order[1:]).all())
+        keys, values = self.keys, self.values
+        if not sorted_already:
+            keys, values = keys.take(pa.array(order)), values.take(pa.array(order))
+        origins = Origins(reached[order], self.topics[order], self.partitions[order], self.offsets[order])
+        origins.keys, origins.values = keys, values
+        times = self.times[order]
+
+        def rows_for(task: PartitionTask) -> dict[int, Rows]:
+            found = {}
+            for source in self.plan.stages[0].sources:
+                numbers = [self.plan.topics.index(name) for name in source.topics]
+                here = np.flatnonzero(np.isin(origins.topics, numbers))
+                all_here = len(here) == len(times)
+                picked = (keys, values) if all_here else (keys.take(pa.array(here)), values.take(pa.array(here)))
+                serdes = (source.key_serde, source.value_serde)
+                found[source.number] = task.source_rows(source.name, *picked, times[here], here, serdes)
+            return found
+
+        return origins, rows_for
+
+
+def joined(pieces: list[Rows]) -> Rows:
+    """Rows of several parcels in the order of their ranks."""
+    if len(pieces) == 1:
+        whole = pieces[0]
+    else:
+        tabular = pieces[0].olds is not None
+        whole = Rows(
+            [key for piece in pieces for key in piece.keys],
+            [value for piece in pieces for value in piece.values],
+            np.concatenate([piece.times for piece in pieces]),
+            np.concatenate([piece.ranks for piece in pieces]),
+            olds=[old for piece in pieces for old in piece.olds or ()] if tabular else None,
+        )
+    return reordered(whole, np.argsort(whole.ranks, kind="stable"))
+
+
+_held: dict[tuple[str, str, str], PartitionState] = {}
+_runs: dict[str, str] = {}
+
+
+def held_state(run: str, directory: Path, role: str) -> PartitionState:
+    """What this worker has in memory, of this run: one that began anew may have other files under the same names."""
+    root = str(directory.parent.parent)
+    if _runs.get(root) != run:
+        for key in [key for key in _held if key[1].startswith(root + os.sep)]:
+            del _held[key]
+        _runs[root] = run
+    key = (run, str(directory), role)
+    if key not in _held:
+        _held[key] = PartitionState(directory)
+    return _held[key]
+
+
+def forget_states() -> None:
+    _held.clear()
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def plain(column: pa.Array) -> pa.Array:
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def schema_headers() -> pa.DataType:
+    return arrow_schema(["headers"]).field("headers").type
+
+
+def sink_schema(plan: Plan) -> pa.Schema:
+    fields = [pa.field("topic", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    if plan.places_windows:
+        fields.append(pa.field("partition", pa.int32()))
+    if plan.dead_letter is not None:
+        fields.append(pa.field("headers", schema_headers()))
+    return pa.schema(fields)

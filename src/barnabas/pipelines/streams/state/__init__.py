@@ -1,0 +1,1 @@
+"""What operators remember: stores in memory, and their versions in files."""

@@ -1,0 +1,49 @@
+"""A store is a dictionary that knows what has changed since its last version was written.
+
+Keys are the objects that operators use (a key, or a window's start and a key); None is never a value. `index` is for
+the operator that owns the store: what it needs to find things by time, built from `data` when it is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Changes = tuple[dict[Any, Any], list[Any]]  # what was put, and what was removed
+
+
+class Store:
+    __slots__ = ("changed", "data", "index")
+
+    def __init__(self, data: dict[Any, Any] | None = None) -> None:
+        self.data: dict[Any, Any] = {} if data is None else data
+        self.changed: set[Any] = set()
+        self.index: Any = None
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self.data.get(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        """None removes."""
+        self.changed.add(key)
+        if value is None:
+            self.data.pop(key, None)
+        else:
+            self.data[key] = value
+
+    def remove(self, key: Any) -> None:
+        self.changed.add(key)
+        self.data.pop(key, None)
+
+    def take_changes(self) -> Changes:
+        data = self.data
+        put = {key: data[key] for key in self.changed if key in data}
+        removed = [key for key in self.changed if key not in data]
+        self.changed = set()
+        return put, removed
+
+    def apply(self, changes: Changes) -> None:
+        put, removed = changes
+        self.data.update(put)
+        for key in removed:
+            self.data.pop(key, None)
+        self.index = None

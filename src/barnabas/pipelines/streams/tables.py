@@ -1,0 +1,173 @@
+"""The tables of a topology: rows by key that records change, and that a record without a value removes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.expressions import Expression
+from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.operators.aggregates import GroupTable
+from barnabas.pipelines.streams.operators.foreign_key import JoinByForeignKey, Subscribe
+from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, Repartition, ToStream
+from barnabas.pipelines.streams.operators.suppress import Suppress
+from barnabas.pipelines.streams.operators.tables import JoinTables, Materialize, TableSource
+from barnabas.pipelines.streams.serdes import AUTO, Serde
+from barnabas.pipelines.streams.streams import Stream, function_of, value_function
+from barnabas.pipelines.streams.windows import SessionWindows, TimeWindows
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.streams.grouped import GroupedTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+V3 = TypeVar("V3")
+
+
+class Table(Generic[K, V]):
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self._graph = graph
+        self._node = node
+
+    def filter(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
+        """A row that does not satisfy it is gone, and a row that no longer does gets a tombstone."""
+        return self._then(Filter(function_of(predicate)), store)
+
+    def filter_not(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
+        return self._then(Filter(function_of(predicate), wanted=False), store)
+
+    def map_values(self, mapper: Any = None, *, store: str | None = None, **fields: Expression) -> Table[K, Any]:
+        return self._then(MapValues(value_function(mapper, fields)), store, value_serde=AUTO)
+
+    def to_stream(self) -> Stream[K, V]:
+        """The changes; a row that is gone is a record without a value."""
+        return Stream(self._graph, self._graph.add(ToStream(), self._node, table=False))
+
+    def to(self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
+        self.to_stream().to(topic, key=key, value=value)
+
+    def suppress(self, *, store: str | None = None) -> Table[K, V]:
+        """Windows show their result once, when they are closed: stream time has passed their end and the grace."""
+        windows = self._node.windows
+        if windows is None:
+            raise TopologyError(f"suppress() is for windows, and {self._node.name} has none: use windowed_by() before")
+        grace_ms = windows.grace_ms
+        if isinstance(windows, SessionWindows):
+            grace_ms += windows.gap_ms
+        if not isinstance(windows, TimeWindows):
+            grace_ms += 1  # the end belongs to the window
+        name = f"suppress-{len(self._graph.nodes)}"
+        return self._then(Suppress(name, grace_ms), store)
+
+    def group_by(self, selector: Callable[[K, V], K2], *, key: Serde[Any] | None = None) -> GroupedTable[K2, V]:
+        from barnabas.pipelines.streams.grouped import GroupedTable
+
+        graph = self._graph
+        grouped = graph.add(
+            GroupTable(function_of(selector)), self._node, table=False, keyed=False, key_serde=key or AUTO, windows=None
+        )
+        return GroupedTable(graph, graph.add(Repartition(), grouped, keyed=True))
+
+    def join(self, other: Table[K, V2], joiner: Callable[[V, V2], V3], *, store: str | None = None) -> Table[K, V3]:
+        return self._joined(other, joiner, False, False, store)
+
+    def left_join(
+        self, other: Table[K, V2], joiner: Callable[[V, V2 | None], V3], *, store: str | None = None
+    ) -> Table[K, V3]:
+        return self._joined(other, joiner, True, False, store)
+
+    def outer_join(
+        self, other: Table[K, V2], joiner: Callable[[V | None, V2 | None], V3], *, store: str | None = None
+    ) -> Table[K, V3]:
+        return self._joined(other, joiner, True, True, store)
+
+    def join_by(
+        self,
+        other: Table[K2, V2],
+        foreign_key: Callable[[V], K2 | None],
+        joiner: Callable[[V, V2], V3],
+        *,
+        store: str | None = None,
+    ) -> Table[K, V3]:
+        """By a foreign key: `orders.join_by(customers, lambda order: order["customer"], joiner)`."""
+        return self._joined_by(other, foreign_key, joiner, False, store)
+
+    def left_join_by(
+        self,
+        other: Table[K2, V2],
+        foreign_key: Callable[[V], K2 | None],
+        joiner: Callable[[V, V2 | None], V3],
+        *,
+        store: str | None = None,
+    ) -> Table[K, V3]:
+        return self._joined_by(other, foreign_key, joiner, True, store)
+
+    def _joined(self, other: Table[K, Any], joiner: Any, left: bool, right: bool, store: str | None) -> Table[K, Any]:
+        graph = self._graph
+        stage = max(self._node.stage, other._node.stage)
+        mine, theirs = materialized(graph, self._node, stage), materialized(graph, other._node, stage)
+        assert mine.store_name is not None
+        assert theirs.store_name is not None
+        if mine is theirs:
+            raise TopologyError(f"{mine.name} is joined with itself: map_values() does it without a join")
+        join = JoinTables(mine.store_name, theirs.store_name, joiner, left, right)
+        return Table(graph, named(graph, graph.add(join, mine, theirs, value_serde=AUTO), store))
+
+    def _joined_by(
+        self, other: Table[Any, Any], foreign_key: Any, joiner: Any, left: bool, store: str | None
+    ) -> Table[K, Any]:
+        graph, number = self._graph, len(self._graph.nodes)
+        messages = graph.add(
+            Subscribe(f"subscribe-{number}", foreign_key),
+            self._node,
+            table=False,
+            keyed=False,
+            key_serde=other._node.key_serde,
+        )
+        there = graph.add(Repartition(), messages, keyed=True)
+        join = JoinByForeignKey(f"subscribers-{number}", f"foreign-{number}", joiner, left)
+        results = graph.add(
+            join, there, other._node, table=False, keyed=False, key_serde=self._node.key_serde, value_serde=AUTO
+        )
+        back = graph.add(Repartition(), results, keyed=True)
+        return Table(graph, tabled(graph, back, TableSource, store, quiet=True))
+
+    def _then(self, operator: Any, store: str | None, **facts: Any) -> Table[Any, Any]:
+        return Table(self._graph, named(self._graph, self._graph.add(operator, self._node, **facts), store))
+
+
+class GlobalTable(Generic[K, V]):
+    """Every partition has all of it; a stream joins it by any key."""
+
+    def __init__(self, store_name: str) -> None:
+        self.store_name = store_name
+
+
+def tabled(graph: Graph, node: Node, kind: Any, store: str | None, **settings: Any) -> Node:
+    """A table with a store of its own behind a node."""
+    name = store or f"table-{len(graph.nodes)}"
+    made = graph.add(kind(name, **settings), node, table=True, store_name=name)
+    if store is not None:
+        graph.named_stores.append(NamedStore(store, made, "keys"))
+    return made
+
+
+def materialized(graph: Graph, node: Node, stage: int) -> Node:
+    """The table where it is looked up: in a store of that stage."""
+    while node.stage < stage:
+        moved = [one for one in graph.nodes if one.inputs == (node,) and isinstance(one.operator, Repartition)]
+        node = moved[0] if moved else graph.add(Repartition(), node)
+    if node.store_name is not None:
+        return node
+    found = [one for one in graph.nodes if one.inputs == (node,) and isinstance(one.operator, Materialize)]
+    return found[0] if found else tabled(graph, node, Materialize, None)
+
+
+def named(graph: Graph, node: Node, store: str | None) -> Node:
+    """The table, and where a name is given a store of that name."""
+    if store is None:
+        return node
+    return tabled(graph, node, Materialize, store)

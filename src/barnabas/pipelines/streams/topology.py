@@ -1,0 +1,133 @@
+"""`Topology`: what a pipeline file builds and starts.
+
+    topology = Topology("word-count")
+    words = topology.stream("lines", value=STRING).flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count().to("counts")
+    spark = barnabas.spark.session("word-count")
+    run = topology.start(spark, bootstrap_servers="localhost:9092", checkpoint="checkpoints/word-count")
+    run.await_termination()
+
+The seam with `barnabas pipeline run`: `start(spark, bootstrap_servers=..., checkpoint=...)` gives a `StreamsRun` with
+`.queries`, `.stop()` and `.await_termination()`; `spark` is `barnabas.spark.session()` or spark-submit's session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.pipelines.streams.checks import AT_LEAST_ONCE, guarantee
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.graph import GlobalNode, Graph
+from barnabas.pipelines.streams.operators.stateless import Source
+from barnabas.pipelines.streams.operators.tables import TableSource
+from barnabas.pipelines.streams.serdes import JSON, STRING, Serde
+from barnabas.pipelines.streams.streams import Stream
+from barnabas.pipelines.streams.tables import GlobalTable, Table, tabled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.streams.run import StreamsRun
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Topology:
+    """`name` is the application's: its group for lag tools. `dead_letter` names a topic for records on which an
+    operator fails; without it they stop the query."""
+
+    def __init__(
+        self,
+        name: str = "streams",
+        *,
+        processing_guarantee: str = AT_LEAST_ONCE,
+        dead_letter: str | None = None,
+    ) -> None:
+        self.name = name
+        self.processing_guarantee = guarantee(processing_guarantee)
+        self.dead_letter = dead_letter
+        self.graph = Graph()
+
+    def stream(
+        self,
+        *topics: str,
+        key: Serde[K] = STRING,  # type: ignore[assignment]
+        value: Serde[V] = JSON,
+    ) -> Stream[K, V]:
+        if not topics or not all(topics):
+            raise TopologyError("stream() needs the name of a topic")
+        return Stream(self.graph, self._source(topics, key, value))
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] = STRING,  # type: ignore[assignment]
+        value: Serde[V] = JSON,
+        store: str | None = None,
+    ) -> Table[K, V]:
+        """The last value of each key; with `store` it can be asked for from outside."""
+        return Table(self.graph, tabled(self.graph, self._source((topic,), key, value), TableSource, store))
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] = STRING,  # type: ignore[assignment]
+        value: Serde[V] = JSON,
+        store: str | None = None,
+    ) -> GlobalTable[K, V]:
+        """All of a topic in every partition. It is read whole before the first batch, and what is new in it afterwards
+        is seen from the next batch on."""
+        name = store or f"global-{topic}"
+        if any(one.store_name == name for one in self.graph.global_tables):
+            raise TopologyError(f"there are two global tables named {name}: give one of them another store=")
+        self.graph.global_tables.append(GlobalNode(topic, name, key, value))
+        return GlobalTable(name)
+
+    def describe(self) -> str:
+        """The topology as text, like Kafka Streams' Topology#describe."""
+        from barnabas.pipelines.streams.describe import described
+
+        return described(self)
+
+    def draw(self, path: str | Path | None = None) -> str:
+        """The topology as SVG; written to `path` if one is given."""
+        from barnabas.pipelines.streams.drawing import drawn
+
+        picture = drawn(self)
+        if path is not None:
+            Path(path).write_text(picture)
+        return picture
+
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        bootstrap_servers: str,
+        checkpoint: str | Path,
+        trigger: Mapping[str, Any] | None = None,
+        starting_offsets: str = "earliest",
+        max_batch_records: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> StreamsRun:
+        """Starts the query. `trigger` is Spark's, as {"availableNow": True} or {"processingTime": "1 second"};
+        `options` are `kafka.*` settings for reading and writing, such as those of security."""
+        from barnabas.pipelines.streams.run import started
+
+        return started(
+            self,
+            spark,
+            bootstrap_servers=bootstrap_servers,
+            checkpoint=checkpoint,
+            trigger=trigger,
+            starting_offsets=starting_offsets,
+            max_batch_records=max_batch_records,
+            options=options or {},
+        )
+
+    def _source(self, topics: tuple[str, ...], key: Serde[Any], value: Serde[Any]) -> Any:
+        return self.graph.add(Source(tuple(topics)), key_serde=key, value_serde=value, keyed=True)

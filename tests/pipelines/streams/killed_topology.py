@@ -1,0 +1,34 @@
+"""A driver to be killed: a topology that copies records and, behind a repartition, counts them and adds them up by key.
+
+python killed_topology.py SERVERS CHECKPOINTS INPUT COPIES TOTALS; it runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from barnabas.spark import session
+from barnabas.streams import STRING, Topology
+
+
+def main(servers: str, checkpoints: str, read: str, copies: str, totals: str) -> None:
+    spark = session("killed", master="local[2,4]", conf={"spark.log.level": "ERROR"})
+    topology = Topology("killed", processing_guarantee="exactly_once_v2")
+    records = topology.stream(read, value=STRING)
+    records.to(copies)
+    grouped = records.group_by(lambda key, value: key, key=STRING)
+    added = grouped.aggregate(lambda: (0, 0), lambda key, value, total: (total[0] + 1, total[1] + int(value)))
+    added.map_values(lambda total: f"{total[0]} {total[1]}").to(totals)
+    run = topology.start(
+        spark,
+        bootstrap_servers=servers,
+        checkpoint=checkpoints,
+        trigger={"processingTime": "200 milliseconds"},
+        max_batch_records=5_000,
+    )
+    print("running", flush=True)
+    run.await_termination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,227 @@
+"""Topologies from topic to topic, by real queries of Spark on a real node, stopped and started again on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from barnabas.client.partitioning import murmur2
+from barnabas.streams import (
+    JSON,
+    LONG,
+    STRING,
+    CheckpointError,
+    Topology,
+    TopologyError,
+    TopologyTestDriver,
+    Windowed,
+    col,
+    open_store,
+    time_windowed,
+    tumbling,
+)
+from barnabas.streams import json as json_serde
+
+pytestmark = pytest.mark.timeout(600)
+NOW = {"availableNow": True}
+LIMIT_S = 240.0
+
+
+def start(topology: Topology, spark: Any, stage: Any, checkpoint: Path, **more: Any) -> Any:
+    run = topology.start(spark, bootstrap_servers=stage.servers, checkpoint=checkpoint, trigger=NOW, **more)
+    assert run.await_termination(LIMIT_S)
+    return run
+
+
+def committed(spark: Any, stage: Any, topic: str) -> list[Any]:
+    """Records by partition and offset."""
+    options = stage.options({"subscribe": topic, "kafka.isolation.level": "read_committed"})
+    rows = spark.read.format("barnabas").options(**options).option("includeHeaders", "true").load().collect()
+    return sorted(rows, key=lambda row: (row.partition, row.offset))
+
+
+def pairs(rows: list[Any]) -> list[tuple[str | None, str | None]]:
+    return [tuple(None if one is None else bytes(one).decode() for one in (row.key, row.value)) for row in rows]  # type: ignore[misc]
+
+
+def partition_of(key: bytes, count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def test_state_goes_on_where_it_was_and_results_come_once(spark: Any, stage: Any, tmp_path: Path) -> None:
+    lines, rows = stage.topic(partitions=2), stage.topic(partitions=2)
+    large, counts, windows, joined = (stage.topic(partitions=3) for _ in range(4))
+
+    def built() -> Topology:
+        topology = Topology("plant", processing_guarantee="exactly_once_v2")
+        readings = topology.stream(lines)
+        readings.filter(lambda key, value: value["n"] > 1).map_values(lambda value: value["n"]).to(large)
+        readings.group_by(lambda key, value: value["kind"], key=STRING).count(store="kinds").to(counts, value=LONG)
+        windowed = readings.group_by_key().windowed_by(tumbling(10)).aggregate(total=col("value.n").sum())
+        windowed.to(windows)
+        readings.left_join(topology.table(rows, value=STRING), lambda a, b: [a["n"], b]).to(joined, value=JSON)
+        return topology
+
+    def write(number: int, key: str, kind: str) -> None:
+        value = json.dumps({"n": number, "kind": kind})
+        stage.write(lines, [value], partition_of(key.encode(), 2), keys=[key], timestamp_ms=1000 + number)
+
+    stage.write(rows, ["first"], partition_of(b"a", 2), keys=["a"], timestamp_ms=1)
+    write(1, "a", "x")
+    write(2, "b", "y")
+    run = start(built(), spark, stage, tmp_path)
+    assert list(run.store("kinds").all()) == [("x", 1), ("y", 1)]
+    write(3, "a", "x")
+    stage.write(rows, ["second"], partition_of(b"b", 2), keys=["b"], timestamp_ms=1010)
+    write(12, "b", "x")
+    start(built(), spark, stage, tmp_path)
+    start(built(), spark, stage, tmp_path)  # nothing is new, and nothing is written again
+
+    assert sorted(pairs(committed(spark, stage, large))) == [("a", "3"), ("b", "12"), ("b", "2")]
+    totals = committed(spark, stage, counts)
+    assert sorted((bytes(row.key), LONG.decode(bytes(row.value))) for row in totals) == [
+        (b"x", 1), (b"x", 3), (b"y", 1),
+    ]  # fmt: skip
+    assert all(row.partition == partition_of(bytes(row.key), 3) for row in totals)
+    of_windows = committed(spark, stage, windows)
+    serde = time_windowed(STRING, 10)
+    assert sorted((serde.decode(bytes(row.key)), bytes(row.value).decode()) for row in of_windows) == [
+        (Windowed("a", 1000, 1010), '{"total":1}'),
+        (Windowed("a", 1000, 1010), '{"total":4}'),
+        (Windowed("b", 1000, 1010), '{"total":2}'),
+        (Windowed("b", 1010, 1020), '{"total":12}'),
+    ]
+    assert all(row.partition == partition_of(bytes(row.key)[:-8], 3) for row in of_windows)
+    assert sorted(pairs(committed(spark, stage, joined))) == [
+        ("a", '[1,"first"]'), ("a", '[3,"first"]'), ("b", '[12,"second"]'), ("b", "[2,null]"),
+    ]  # fmt: skip
+    kinds = open_store(tmp_path, "kinds")
+    assert kinds.get("x") == 3
+    assert list(kinds.range("y")) == [("y", 1)]
+
+
+def test_columns_run_without_python_and_tell_of_bad_records_alike(spark: Any, stage: Any, tmp_path: Path) -> None:
+    orders, out = stage.topic(), stage.topic()
+    topology = Topology("orders")
+    stream = topology.stream(orders, value=json_serde("id string, amount double"))
+    stream.filter(col("value.amount") > 10).map_values(id=col("value.id"), twice=col("value.amount") * 2).to(out)
+    stage.write(orders, ['{"id":"a","amount":10.5}', '{"id":"b","amount":1}', None], keys=["k", "k", "k"])
+    run = start(topology, spark, stage, tmp_path)
+    plan = run.queries[0]._jsq.explainInternal(False)
+    assert "MapInArrow" not in plan
+    assert pairs(committed(spark, stage, out)) == [("k", '{"id":"a","twice":21.0}')]
+    stage.write(orders, ["no json"], keys=["k"])
+    with pytest.raises(
+        Exception, match=f"source-0 can't go on with the record at offset 3 of {orders}-0: it is no JSON"
+    ):
+        start(topology, spark, stage, tmp_path)
+
+
+def test_a_function_that_raised_is_mended_and_nothing_is_lost(spark: Any, stage: Any, tmp_path: Path) -> None:
+    numbers, out = stage.topic(), stage.topic()
+
+    def built(inverse: Any) -> Topology:
+        topology = Topology("inverse", processing_guarantee="exactly_once_v2")
+        topology.stream(numbers).map_values(inverse).group_by_key().reduce(lambda a, b: a + b).to(out, value=JSON)
+        return topology
+
+    stage.write(numbers, ["2", "0", "4"], keys=["a", "a", "a"])
+    said = f"map-values-1 can't go on with the record at offset 1 of {numbers}-0: ZeroDivisionError: division by zero"
+    with pytest.raises(Exception, match=said):
+        start(built(lambda value: 1 / value), spark, stage, tmp_path)
+    assert committed(spark, stage, out) == []
+    start(built(lambda value: 1 / value if value else 0), spark, stage, tmp_path)
+    assert pairs(committed(spark, stage, out)) == [("a", "0.75")]
+
+    changed = Topology("inverse", processing_guarantee="exactly_once_v2")
+    changed.stream(numbers).filter(lambda key, value: value).to(out)
+    with pytest.raises(CheckpointError, match=r"another topology: map-values-1 \(no settings\) is now filter-1"):
+        start(changed, spark, stage, tmp_path)
+
+
+def test_dead_letters_are_written_with_the_batch(spark: Any, stage: Any, tmp_path: Path) -> None:
+    numbers, out, dead = (stage.topic() for _ in range(3))
+    topology = Topology("letters", processing_guarantee="exactly_once_v2", dead_letter=dead)
+    topology.stream(numbers).map_values(lambda value: 1 / value).to(out, value=JSON)
+    stage.write(numbers, ["2", "0", "{"], keys=["a", "b", "c"])
+    start(topology, spark, stage, tmp_path)
+    assert pairs(committed(spark, stage, out)) == [("a", "0.5")]
+    letters = committed(spark, stage, dead)
+    assert sorted(pairs(letters)) == [("b", "0"), ("c", "{")]
+    told = {header.key: bytes(header.value).decode() for header in letters[0].headers}
+    assert told["__barnabas.errors.topic"] == numbers
+
+
+def test_a_global_table_is_whole_before_the_first_record(spark: Any, stage: Any, tmp_path: Path) -> None:
+    names, events, out = stage.topic(partitions=2), stage.topic(partitions=3), stage.topic()
+    stage.write(names, ["Xaver", "Yvonne"], 0, keys=["x", "y"])
+    stage.write(names, ["Zoe"], 1, keys=["z"])
+    for number, key in enumerate("xyz"):
+        stage.write(events, [f'"{key}"'], number, keys=["e"])
+
+    def built() -> Topology:
+        topology = Topology("names")
+        table = topology.global_table(names, value=STRING)
+        joined = topology.stream(events).join(table, lambda value, name: name, key=lambda key, value: value)
+        joined.to(out)
+        return topology
+
+    start(built(), spark, stage, tmp_path)
+    assert sorted(value or "" for _, value in pairs(committed(spark, stage, out))) == ["Xaver", "Yvonne", "Zoe"]
+    stage.write(names, ["Xenia", None], 0, keys=["x", "y"])
+    start(built(), spark, stage, tmp_path)
+    for key in "xy":
+        stage.write(events, [f'"{key}"'], 0, keys=["e"])
+    start(built(), spark, stage, tmp_path)
+    assert sorted(value or "" for _, value in pairs(committed(spark, stage, out)))[0] == "Xaver"
+    assert sorted(value or "" for _, value in pairs(committed(spark, stage, out)))[1] == "Xenia"
+    assert len(committed(spark, stage, out)) == 4
+    assert open_store(tmp_path, f"global-{names}").get("z") == "Zoe"
+
+
+def test_what_can_be_told_before_anything_runs_is_told_in_one_sentence(stage: Any, tmp_path: Path) -> None:
+    two, three = stage.topic(partitions=2), stage.topic(partitions=3)
+
+    def refused(topology: Topology) -> str:
+        with pytest.raises(TopologyError) as told:
+            topology.start(None, bootstrap_servers=stage.servers, checkpoint=tmp_path)  # type: ignore[arg-type]
+        return str(told.value)
+
+    topology = Topology("endless")
+    topology.stream(two).filter(lambda key, value: True)
+    assert refused(topology) == (
+        "topology endless has no sink: filter-1 leads nowhere, end it with to(), foreach() or store="
+    )
+    topology = Topology()
+    topology.stream(two).join(topology.table(three), lambda a, b: a).to("out")
+    assert refused(topology) == (
+        f"join-stream-table-3 needs topics of the same number of partitions, and {two} has 2 and {three} has 3:"
+        " repartition() one of them"
+    )
+    topology = Topology()
+    topology.stream("absent").to("out")
+    assert refused(topology) == "topic absent can't be read: the topic does not exist"
+    topology = Topology()
+    names = topology.global_table("absent")
+    topology.stream(two).join(names, lambda a, b: a, key=lambda key, value: key).to("out")
+    assert refused(topology) == "the global table of topic absent can't be read: the topic does not exist"
+
+
+def test_the_test_driver_runs_a_topology_by_spark_without_a_cluster(spark: Any) -> None:
+    topology = Topology("words")
+    words = topology.stream("lines", value=STRING).flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count(store="words").to("counts", value=LONG)
+    with TopologyTestDriver(topology, spark, partitions=3) as driver:
+        driver.pipe_input("lines", "1", "hello streams", timestamp_ms=0)
+        driver.pipe_input("lines", "2", "hello spark", timestamp_ms=1)
+        assert sorted(driver.read_output("counts")) == [("hello", 2), ("spark", 1), ("streams", 1)]
+        driver.pipe_input("lines", "3", "hello", timestamp_ms=2)
+        driver.restart()
+        driver.pipe_input("lines", "3", "hello", timestamp_ms=2)
+        assert driver.read_output("counts") == [("hello", 3), ("hello", 4)]
+        assert driver.store("words").get("spark") == 1

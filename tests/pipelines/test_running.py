@@ -1,0 +1,161 @@
+"""`barnabas pipeline` with real processes: run, fail, be killed, go on, be looked at, stop, be reset."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.spark.java import JavaMissing, find_java
+from barnabas.testing import Node
+
+WAIT_S = 240.0
+PIPELINE = Path(__file__).with_name("supervised_pipeline.py")
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(autouse=True)
+def java() -> None:
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+
+
+class Tool:
+    """`barnabas pipeline` on a state directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.words = [sys.executable, "-m", "barnabas", "pipeline", "--state-dir", str(directory / "state")]
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*self.words, *words], capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+    @contextlib.contextmanager
+    def run(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        with (self.directory / "said").open("wb") as said:
+            started = subprocess.Popen([*self.words, "run", *words], stdout=said, stderr=said)
+        try:
+            yield started
+        finally:
+            started.kill()
+            started.wait()
+
+    @property
+    def said(self) -> str:
+        return (self.directory / "said").read_text()
+
+    def status(self, name: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self("status", name, "--output", "json").stdout or "{}")
+        return told
+
+    def wait(self, run: subprocess.Popen[bytes], holds: Callable[[], object], *, ends: bool = False) -> None:
+        limit = time.monotonic() + WAIT_S
+        while not holds():
+            assert ends or run.poll() is None, f"it ended by itself:\n{self.said}"
+            assert time.monotonic() < limit, f"it never came true:\n{self.said}"
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+def test_a_pipeline_fails_is_killed_goes_on_from_its_checkpoint_stops_and_is_reset(
+    tool: Tool, tmp_path: Path, make_stage: Any
+) -> None:
+    trouble = tmp_path / "trouble"
+    with Node({"auto.create.topics.enable": "false"}) as node, make_stage(node.bootstrap_servers) as stage:
+        numbers, totals = stage.topic(2, "numbers"), stage.topic(1, "totals")
+        stage.write(numbers, ["1", "2"], keys=["a", "b"])
+
+        def results() -> list[tuple[str, str]]:
+            return [(key, value) for key, value in stage.read_committed(totals)]
+
+        words = [
+            str(PIPELINE),
+            "--name",
+            "adding",
+            "--master",
+            "local[2]",
+            "--bootstrap-server",
+            node.bootstrap_servers,
+        ]
+        with tool.run(*words, "--", str(trouble)) as run:
+            tool.wait(run, lambda: sorted(results()) == [("a", "1"), ("b", "2")])
+            tool.wait(run, lambda: tool.status("adding").get("queries", [{}])[0].get("rows") == 2)
+
+            told = tool.status("adding")
+            assert (told["state"], told["restarts"], told["lag"], told["pid"]) == ("running", 0, 0, run.pid)
+            listed = tool("list").stdout.splitlines()
+            assert listed[0].split()[:4] == ["NAME", "STATE", "SINCE", "PID"]
+            assert listed[1].split()[:2] == ["adding", "running"]
+            again = tool("run", *words, "--", str(trouble))
+            assert (again.returncode, again.stderr) == (
+                1,
+                f"Pipeline adding is running already, as process {run.pid}.\n",
+            )
+            refused = tool("reset", "adding")
+            assert (refused.returncode, "is running" in refused.stderr) == (1, True)
+
+            trouble.touch()  # a batch fails, and is done by the next driver
+            stage.write(numbers, ["10"], keys=["a"])
+            tool.wait(run, lambda: ("a", "11") in results())
+            assert "RuntimeError: there is trouble; starting again in 1 s" in tool.said
+            assert not trouble.exists()
+
+            os.kill(tool.status("adding")["driver_pid"], signal.SIGKILL)
+            stage.write(numbers, ["100"], 1, keys=["a"])
+            tool.wait(run, lambda: ("a", "111") in results())
+            assert "the driver was killed by SIGKILL" in tool.said
+            assert tool.status("adding")["restarts"] == 2
+
+            stopped = tool("stop", "adding")
+            assert (stopped.returncode, stopped.stdout) == (0, "Pipeline adding has stopped.\n")
+            assert run.wait(WAIT_S) == 0
+        assert sorted(results()) == [("a", "1"), ("a", "11"), ("a", "111"), ("b", "2")]
+        assert stage.open_transactions() == []
+        assert tool("status", "adding").returncode == 3
+        checkpoint = tmp_path / "state" / "adding" / "checkpoints" / "totals"
+        assert (checkpoint / "offsets" / "2").exists()
+        assert str(checkpoint.parent.parent) in tool("reset", "adding", "--dry-run").stdout
+        assert checkpoint.exists()
+        assert tool("reset", "adding").stdout.startswith(f"deleted: {checkpoint.parent.parent}\n")
+        assert not checkpoint.exists()
+        assert tool("stop", "adding").stderr.startswith("There is no pipeline adding in ")
+
+
+def test_what_is_wrong_in_the_file_is_told_in_one_sentence_and_not_tried_again(tool: Tool, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("rows = (\n")
+    ended = tool("run", str(broken))
+    assert (ended.returncode, ended.stderr) == (1, f"broken: {broken}, line 1: '(' was never closed\n")
+    assert tool.status("broken")["state"] == "failed"
+    assert tool("run", str(tmp_path / "none.py")).stderr == f"{tmp_path / 'none.py'} is no file.\n"
+    assert "is no name of a pipeline" in tool("run", str(broken), "--name", "a/b").stderr
+    assert "--conf takes key=value" in tool("run", str(broken), "--conf", "x").stderr
+
+
+def test_an_option_that_is_none_ends_the_run_without_a_traceback(tool: Tool, tmp_path: Path) -> None:
+    app = tmp_path / "wrong.py"
+    app.write_text(
+        "import barnabas.spark\n"
+        "spark = barnabas.spark.session()\n"
+        "rows = spark.readStream.format('barnabas').options(subscribe='t', startingOffsets='begin').load()\n"
+        "rows.writeStream.format('noop').start().awaitTermination()\n"
+    )
+    ended = tool("run", str(app), "--master", "local[1]", "--bootstrap-server", "127.0.0.1:1")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith("startingOffsets is earliest, latest or offsets in JSON, not 'begin'")
+    assert "Traceback" not in ended.stderr
