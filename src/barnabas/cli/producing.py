@@ -84,12 +84,21 @@ def lines(stream: BinaryIO, longest: int, too_long: Callable[[int], None]) -> It
             rest, skipping = b"", True
 
 
-def close(producer: Producer, failures: Failures) -> None:
-    """Delivers what was read; a second Ctrl-C gives up on it."""
+def feed_to_the_end(producer: Producer, failures: Failures, feed: Callable[[], None]) -> int:
+    """The exit code. What was read is delivered; a second Ctrl-C gives up on it."""
+    try:
+        feed()
+    except KeyboardInterrupt:
+        close_hastily(producer)
+        return 130
+    except BaseException:
+        close_hastily(producer)
+        raise
     try:
         producer.close()
     except ClientError as error:
         failures.add(error)
+    return 1 if failures.count else 0
 
 
 def close_hastily(producer: Producer) -> None:

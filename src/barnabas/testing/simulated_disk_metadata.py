@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import Endpoint, MetadataImage
@@ -25,8 +24,7 @@ from barnabas.node.metadata import (
 )
 from barnabas.node.storage.files import FileHandles
 from barnabas.node.storage.log_dir import LogDir
-from barnabas.testing.simulated_disk import Crash
-from barnabas.testing.simulated_disk_calls import SimulatedDisk
+from barnabas.testing.simulated_disk_story import Story
 from barnabas.testing.simulated_disk_threads import SimulatedThreads
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.records import metadata as wire
@@ -57,46 +55,20 @@ class Decisions:
         self.answered = 0
 
 
-class MetadataStory:
+class MetadataStory(Story):
+    lives_max = LIVES_MAX
+    crash_after = (30, 100, 300)
+    failures = (KafkaError, OSError, StartError)
+
     def __init__(self, seed: int, directory: Path) -> None:
-        self.random = Random(seed)
-        self.directory = directory
+        super().__init__(seed, directory)
         self.decisions = Decisions()
         self.cluster_id = ""
         self.epoch = 0
         self.now_ms = NOW_MS
         self.made = 0
-        self.disk: SimulatedDisk
-        self.lives: list[list[str]] = []
 
-    def run(self) -> None:
-        root = self.directory / "life-0"
-        root.mkdir()
-        for life in range(1, self.random.randint(2, LIVES_MAX) + 1):
-            self._live(root)
-            root = self.directory / f"life-{life}"
-            self.disk.after_crash(root)
-        self._live(root, check_only=True)
-
-    def _live(self, root: Path, *, check_only: bool = False) -> None:
-        random = self.random
-        crash_after = random.randint(0, random.choice((30, 100, 300)))
-        fail_at = random.randint(0, crash_after) if random.random() < 0.15 else -1
-        if check_only:
-            crash_after, fail_at = 1 << 30, -1
-        self.disk = SimulatedDisk(root, random, crash_after=crash_after, fail_at=fail_at)
-        self.lives.append(self.disk.history)
-        threads = SimulatedThreads(self.disk, random)
-        with self.disk.installed(), threads.installed():
-            try:
-                threads.run(self._life(root / "data", check_only))
-            except Crash:
-                self.disk.pull_the_plug()
-            except (KafkaError, OSError, StartError):
-                if self.disk.failed is None:
-                    raise
-
-    async def _life(self, path: Path, check_only: bool) -> None:
+    async def _life(self, path: Path, threads: SimulatedThreads, check_only: bool) -> None:
         log_dir = LogDir(str(path), handles=FileHandles())
         controller = self._open(log_dir)
         self.decisions.check(controller.image)

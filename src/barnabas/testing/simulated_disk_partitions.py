@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from random import Random
 
 from barnabas.node.storage.checkpoints import TopicPartition
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
@@ -29,13 +28,11 @@ from barnabas.node.storage.producer_state import (
     ProducerEntry,
 )
 from barnabas.node.storage.retention import delete_old_segments
-from barnabas.testing.simulated_disk import Crash
-from barnabas.testing.simulated_disk_calls import SimulatedDisk
 from barnabas.testing.simulated_disk_cleaner import Replicas, SimulatedCleanerProcess
 from barnabas.testing.simulated_disk_history import History, Stored
+from barnabas.testing.simulated_disk_story import Story
 from barnabas.testing.simulated_disk_threads import SimulatedThreads
 from barnabas.wire.batch import Record, build_batch, stamp
-from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
 
 BEGINNING_MS = 1_700_000_000_000
@@ -45,58 +42,26 @@ LIVES_MAX = 4
 CLEANER = CleanerSettings(enable=False)  # it is told when to work
 
 
-class PartitionsStory:
+class PartitionsStory(Story):
+    lives_max = LIVES_MAX
+    crash_after = (40, 200, 1000)
     cleanup_policies: tuple[tuple[str, ...], ...] = (("delete",), ("delete",), ("compact",))
-    failing_lives = 0.15
-    only_syncs_fail = False
 
     def __init__(self, seed: int, directory: Path) -> None:
-        self.random = Random(seed)
-        self.directory = directory
+        super().__init__(seed, directory)
         self.now_ms = BEGINNING_MS
         self.histories: dict[TopicPartition, History] = {}
         self.deleted: dict[TopicPartition, Uuid] = {}
         self.made = 0
-        self.disk: SimulatedDisk
         self.cleaner: Cleaner
         self.cleaning: asyncio.Task[bool] | None = None
         self.process: SimulatedCleanerProcess
-        self.lives: list[list[str]] = []  # the operations of each, for whoever looks for the cause of a failure
-
-    def run(self) -> None:
-        root = self.directory / "life-0"
-        root.mkdir()
-        for life in range(1, self.random.randint(2, LIVES_MAX) + 1):
-            self._live(root)
-            root = self.directory / f"life-{life}"
-            self.disk.after_crash(root)
-        self._live(root, check_only=True)
-
-    def _live(self, root: Path, *, check_only: bool = False) -> None:
-        random = self.random
-        crash_after = random.randint(0, random.choice((40, 200, 1000)))
-        fail_at = random.randint(0, crash_after) if random.random() < self.failing_lives else -1
-        if check_only:
-            crash_after, fail_at = 1 << 30, -1
-        self.disk = SimulatedDisk(
-            root, random, crash_after=crash_after, fail_at=fail_at, only_syncs_fail=self.only_syncs_fail
-        )
-        self.lives.append(self.disk.history)
-        threads = SimulatedThreads(self.disk, random)
-        with self.disk.installed(), threads.installed():
-            try:
-                self.process = SimulatedCleanerProcess(threads.executor())
-                threads.run(self._life(str(root / "data"), check_only))
-            except Crash:
-                self.disk.pull_the_plug()
-            except (KafkaError, OSError):
-                if self.disk.failed is None:
-                    raise
 
     # -- one life
 
-    async def _life(self, path: str, check_only: bool) -> None:
-        dirs = LogDirs([path], max_open_files=self.random.choice((8, 512)))
+    async def _life(self, path: Path, threads: SimulatedThreads, check_only: bool) -> None:
+        self.process = SimulatedCleanerProcess(threads.executor())
+        dirs = LogDirs([str(path)], max_open_files=self.random.choice((8, 512)))
         dirs.identify("a-cluster", 1)
         dirs.begin()
         await dirs.load(self._config_for, now_ms=self.now_ms)

@@ -318,15 +318,10 @@ def read_headers(buffer: memoryview, position: int) -> tuple[Headers, int]:
     return tuple(headers), position
 
 
-def decode_records_fast(buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records by aiokafka's compiled reader: twenty times faster, after an import that takes 150 ms once."""
-    for record in _sound_records(buffer, position, max_bytes):
-        yield Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
-
-
 def outline_records_fast(
     buffer: Buffer, position: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Outline]:
+    """By aiokafka's compiled reader: twenty times faster, after an import that takes 150 ms once."""
     for record in _sound_records(buffer, position, max_bytes):
         yield Outline(record.offset, record.timestamp, record.key is not None)
 

@@ -31,7 +31,6 @@ class Kind(Enum):
 
 
 PLAIN_KINDS: dict[Any, Kind] = {bool: Kind.BOOL, str: Kind.STRING, bytes: Kind.BYTES, Uuid: Kind.UUID}
-VARIABLE = {Kind.STRING, Kind.BYTES, Kind.RECORDS, Kind.UUID, Kind.STRUCT}
 DEFAULTS: dict[Kind, Any] = {
     Kind.BOOL: False,
     Kind.FLOAT64: 0.0,
@@ -56,10 +55,6 @@ class Field:
     tagged: tuple[int, int]
     ignorable: bool
     flexible: tuple[int, int]
-
-    @property
-    def is_fixed(self) -> bool:
-        return not self.is_array and self.kind not in VARIABLE
 
     def in_version(self, version: int) -> bool:
         return self.versions[0] <= version <= self.versions[1]

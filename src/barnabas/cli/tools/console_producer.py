@@ -143,23 +143,12 @@ def _settings(parsed: Parsed) -> ClientSettings:
 
 
 def _produce(producer: Producer, parsed: Parsed, reader: LineReader, longest: int) -> int:
-    from barnabas.cli.producing import Failures, close, close_hastily
+    from barnabas.cli.producing import Failures, feed_to_the_end
 
     topic = parsed.text("topic") or ""
     failures = Failures(topic)
-    try:
-        if "sync" in parsed:
-            _feed_one_by_one(producer, topic, reader, failures, longest)
-        else:
-            _feed(producer, topic, reader, failures, longest)
-    except KeyboardInterrupt:
-        close_hastily(producer)
-        return 130
-    except BaseException:
-        close_hastily(producer)
-        raise
-    close(producer, failures)
-    return 1 if failures.count else 0
+    feed = _feed_one_by_one if "sync" in parsed else _feed
+    return feed_to_the_end(producer, failures, lambda: feed(producer, topic, reader, failures, longest))
 
 
 def _feed(producer: Producer, topic: str, reader: LineReader, failures: Failures, longest: int) -> None:

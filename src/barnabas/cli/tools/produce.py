@@ -65,7 +65,7 @@ def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
     from barnabas.cli.client_log import listen
-    from barnabas.cli.producing import Failures, close, close_hastily, wait_for_topic
+    from barnabas.cli.producing import Failures, feed_to_the_end, wait_for_topic
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings
@@ -84,16 +84,7 @@ def run(parsed: Parsed) -> int:
         wait_for_topic(cluster, topic, chosen.max_block_ms)
     failures = Failures(topic)
     producer = Producer(settings, replace(chosen, max_block_ms=2**31 - 1))
-    try:
-        _send(producer, topic, records, parsed, failures)
-    except KeyboardInterrupt:
-        close_hastily(producer)
-        return 130
-    except BaseException:
-        close_hastily(producer)
-        raise
-    close(producer, failures)
-    return 1 if failures.count else 0
+    return feed_to_the_end(producer, failures, lambda: _send(producer, topic, records, parsed, failures))
 
 
 def _send(producer: Producer, topic: str, records: Iterator[Outgoing], parsed: Parsed, failures: Failures) -> None:

@@ -138,10 +138,6 @@ class ClassicGroup:
         return self.phase is Phase.EMPTY
 
     @property
-    def is_rebalancing(self) -> bool:
-        return self.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE)
-
-    @property
     def joined(self) -> list[Member]:
         return [member for member in self.members.values() if member.joining is not None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from barnabas.node.configuration.broker import BrokerConfig
 from barnabas.node.configuration.definition import ConfigError, Definition, Value, to_text
 from barnabas.node.configuration.definitions import topic_definitions
@@ -65,16 +65,6 @@ class TopicConfigs:
         if not own:
             return self._default_log_config
         return LogConfig(**_attributes({**defaults, **parse_known(own, topic_definitions())}))
-
-    def changed_topics(self, image: MetadataImage, delta: MetadataDelta) -> list[str]:
-        """The topics for which a delta that the image already contains may have changed a config."""
-        own = (BROKER_RESOURCE, str(self._broker.node_id))
-        if own in delta.configs or (BROKER_RESOURCE, "") in delta.configs:
-            return list(image.topics)
-        return [name for kind, name in delta.configs if kind == TOPIC_RESOURCE and name in image.topics]
-
-    def changed_log_configs(self, image: MetadataImage, delta: MetadataDelta) -> dict[str, LogConfig]:
-        return {topic: self.log_config(image, topic) for topic in self.changed_topics(image, delta)}
 
     def check(self, image: MetadataImage, configs: Mapping[str, str]) -> None:
         """Raises KafkaError INVALID_CONFIG if a topic cannot have these configs of its own."""

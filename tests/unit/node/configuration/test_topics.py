@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.metadata.state import MetadataDelta, MetadataImage
+from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.layers import ConfigSource
 from barnabas.node.configuration.topics import TopicConfigs
@@ -92,22 +92,6 @@ def test_another_brokers_keys_are_not_ours() -> None:
 def test_configs_nobody_understands_any_more_do_not_matter() -> None:
     image = image_with({(TOPIC, "t"): {"message.format.version": "2.0", "retention.ms": "soon", "flush.ms": "9"}})
     assert topic_configs().log_config(image, "t") == LogConfig(flush_ms=9)
-
-
-def test_which_topics_a_change_concerns() -> None:
-    configs, image = topic_configs(), image_with({})
-    assert configs.changed_topics(image, MetadataDelta()) == []
-    assert configs.changed_topics(image, MetadataDelta(configs={(TOPIC, "t"), (TOPIC, "deleted")})) == ["t"]
-    assert configs.changed_topics(image, MetadataDelta(configs={(BROKER, "2"), (32, "t")})) == []
-    for name in ("", "1"):
-        assert sorted(configs.changed_topics(image, MetadataDelta(configs={(BROKER, name)}))) == ["other", "t"]
-
-
-def test_a_change_gives_the_topics_new_log_configs() -> None:
-    configs, image = topic_configs(), image_with({})
-    delta = MetadataDelta()
-    image.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="segment.bytes", value="100"), delta)
-    assert configs.changed_log_configs(image, delta) == {"t": LogConfig(segment_bytes=100)}
 
 
 def test_topics_without_configs_of_their_own_share_one() -> None:
