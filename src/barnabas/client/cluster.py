@@ -51,6 +51,9 @@ UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 UNKNOWN_TOPIC_PATIENCE_MS = 500
 
 
+BRISK_PAUSE_MS = 2.0
+
+
 class Attempts:
     """Tries until a deadline, with pauses that grow from `retry.backoff.ms` to `retry.backoff.max.ms`."""
 
@@ -59,6 +62,14 @@ class Attempts:
         self.deadline = time.monotonic() + self.timeout_ms / 1000
         self._pause_ms = float(settings.retry_backoff_ms)
         self._pause_max_ms = settings.retry_backoff_max_ms
+
+    @classmethod
+    def brisk(cls, settings: ClientSettings) -> Self:
+        """For what is over in milliseconds as a rule: the pauses begin with two."""
+        attempts = cls(settings)
+        attempts._pause_ms = BRISK_PAUSE_MS
+        attempts._pause_max_ms = min(settings.retry_backoff_ms, attempts._pause_max_ms)
+        return attempts
 
     def pause(self) -> bool:
         """Waits before the next try; false if there is no time for one."""

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.cluster import Attempts, Cluster
 from barnabas.client.errors import Refused, TimedOut, known_code
 from barnabas.client.metadata import TopicPartition
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from barnabas.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+
+if TYPE_CHECKING:
+    from barnabas.wire.messages.offset_fetch import OffsetFetchRequest
 
 LAST_COMMIT_VERSION_WITH_NAMES = 9
 LAST_FETCH_VERSION_WITH_NAMES = 9
 FIRST_FETCH_VERSION_WITH_GROUPS = 8
 RETRIED = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT})
 NO_OFFSET = -1
+T = TypeVar("T")
 
 
 class CommittedOffset(NamedTuple):
@@ -45,7 +38,9 @@ def committed_offsets(
 
     With `require_stable`, an offset that an open transaction may change is waited for.
     """
-    attempts = Attempts(cluster.settings)
+    from barnabas.wire.messages.offset_fetch import OffsetFetchRequest
+
+    attempts = Attempts.brisk(cluster.settings)
     by_topic = None if partitions is None else grouped(partitions)
     while True:
         newest = cluster.coordinator_version("group", group_id, OffsetFetchRequest, attempts)
@@ -84,27 +79,18 @@ def commit_offsets(
     within_ms: int | None = None,
 ) -> None:
     """By a member of the group, or by anybody while it has none. Raises Refused, REBALANCE_IN_PROGRESS among others."""
-    topics = [
-        OffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offsets[topic, partition].offset,
-                    committed_leader_epoch=offsets[topic, partition].leader_epoch,
-                    committed_metadata=offsets[topic, partition].metadata,
-                )
-                for partition in sorted(indexes)
-            ],
-        )
-        for topic, indexes in grouped(offsets).items()
-    ]
+    from barnabas.wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,
         member_id=member_id,
         group_instance_id=group_instance_id,
-        topics=topics,
+        topics=commit_topics(offsets, OffsetCommitRequestTopic, OffsetCommitRequestPartition),
     )
     attempts = Attempts(cluster.settings, within_ms)
     newest = cluster.coordinator_version("group", group_id, OffsetCommitRequest, attempts)
@@ -117,6 +103,27 @@ def commit_offsets(
                 raise Refused(partition.error_code, f"Group {group_id} could not commit an offset of {name}")
 
 
+def commit_topics(
+    offsets: Mapping[TopicPartition, CommittedOffset], topic: Callable[..., T], partition: Callable[..., object]
+) -> list[T]:
+    """As requests that commit offsets list them; they have the same fields in structs of their own."""
+    return [
+        topic(
+            name=name,
+            partitions=[
+                partition(
+                    partition_index=index,
+                    committed_offset=offsets[name, index].offset,
+                    committed_leader_epoch=offsets[name, index].leader_epoch,
+                    committed_metadata=offsets[name, index].metadata,
+                )
+                for index in sorted(indexes)
+            ],
+        )
+        for name, indexes in grouped(offsets).items()
+    ]
+
+
 def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -127,6 +134,13 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def _request(
     group_id: str, by_topic: Mapping[str, list[int]] | None, require_stable: bool, version: int
 ) -> OffsetFetchRequest:
+    from barnabas.wire.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopic,
+        OffsetFetchRequestTopics,
+    )
+
     if version < FIRST_FETCH_VERSION_WITH_GROUPS:
         old = (
             None

@@ -185,6 +185,9 @@ class Producer:
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Waits until everything sent so far has been delivered or has failed; each record's own result says which."""
+        self._wait_for_all(timeout_s)
+
+    def _wait_for_all(self, timeout_s: float | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self._accumulator.hurry += 1
@@ -203,7 +206,7 @@ class Producer:
         with self._changed:
             self._sticky.clear()
             self._sender.withdraw(error)
-        self.flush()
+        self._wait_for_all(None)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Delivers what was sent, then lets go of the brokers; what is not delivered in time fails."""
@@ -213,7 +216,7 @@ class Producer:
             self._closed = True
             self._sticky.clear()
         try:
-            self.flush(timeout_s)
+            self._wait_for_all(timeout_s)
         finally:
             with self._changed:
                 self._sender.closing = True

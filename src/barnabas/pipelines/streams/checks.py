@@ -33,7 +33,8 @@ def check_ends(graph: Graph, name: str) -> None:
 def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
     """Topics whose records meet by key without a repartition have the same number of partitions."""
     for node in graph.nodes:
-        if len(node.inputs) < 2 or node.operator.kind == "merge" or node.stage > 0:
+        meets = node.operator.stores or (len(node.inputs) > 1 and node.operator.kind != "merge")
+        if not meets or node.stage > 0:
             continue
         counts = {topic: partitions[topic] for one in node.inputs for topic in topics_above(one)}
         if len(set(counts.values())) > 1:

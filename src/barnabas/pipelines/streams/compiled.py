@@ -21,6 +21,10 @@ def compiled(records: DataFrame, plan: Plan, *, batch: int | None = None, run: s
 
     send_by_value(plan)
     frame = records
+    if plan.values_unread:
+        from pyspark.sql import functions as f
+
+        frame = records.withColumn("value", f.when(f.col("value").isNotNull(), f.lit(b"")))
     for stage in plan.stages:
         if stage.number:
             frame = frame.repartition(tasks, "part") if tasks else frame.repartitionById(plan.partitions, "part")

@@ -78,8 +78,8 @@ def native(graph: Graph, plan: Plan, records: DataFrame) -> DataFrame | None:
     key, value = _read(source.key_serde, "key"), _read(source.value_serde, "value")
     frame, out_key, out_value = records, f.col("key"), f.col("value")
     if source.value_serde.name == "json":
-        frame = records.withColumn("_value", _parsed(source, plan))
-        value = f.col("_value")
+        frame = records.withColumn("_parsed", _parsed(source)).where(_checked(source, plan))
+        value = f.col("_parsed")
     for node in middle:
         operator = node.operator
         (first, *_) = found = [one.column(key, value) for one in expressions(operator)]
@@ -109,7 +109,7 @@ def _read(serde: Serde[Any], name: str) -> Column:
     return column.cast("string") if serde.name == "string" else column
 
 
-def _parsed(source: Node, plan: Plan) -> Column:
+def _parsed(source: Node) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -118,10 +118,19 @@ def _parsed(source: Node, plan: Plan) -> Column:
     assert isinstance(schema, StructType)
     with_corrupt = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    found = f.from_json(f.col("value").cast("string"), with_corrupt, options)
+    # Spark would parse once for the filter and once for what is selected; what is not deterministic it computes once.
+    once = f.when(f.rand(0) >= 0, f.col("value").cast("string"))
+    return f.from_json(once, with_corrupt, options)
+
+
+def _checked(source: Node, plan: Plan) -> Column:
+    """Of a parsed value, or the end of the query."""
+    from pyspark.sql import functions as f
+
+    found = f.col("_parsed")
     topic = f.lit(plan.topics[0]) if len(plan.topics) == 1 else f.col("topic")
     place = f.concat(f.lit("offset "), f.col("offset"), f.lit(" of "), topic, f.lit("-"), f.col("partition"))
-    reason = f": it is no JSON that fits {schema.simpleString()}"
+    reason = f": it is no JSON that fits {source.value_serde.schema}"
     told = f.concat(f.lit(f"{source.name} can't go on with the record at "), place, f.lit(reason))
     bad = f.col("value").isNotNull() & (found.isNull() | found.getField(CORRUPT).isNotNull())
-    return f.when(bad, f.raise_error(told).cast(with_corrupt)).otherwise(found)
+    return f.when(bad, f.raise_error(told).cast("boolean")).otherwise(True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.operators.folding import Count
 from barnabas.pipelines.streams.operators.operator import Operator
 from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
 from barnabas.pipelines.streams.serdes import Serde
@@ -43,6 +44,7 @@ class Send:
     stage: int
     name: str
     key_serde: Serde[Any]
+    counts_only: bool = False  # of values only whether there is one
 
 
 @dataclass
@@ -96,6 +98,7 @@ class Plan:
     state: str | None
     dead_letter: str | None
     places_windows: bool
+    values_unread: bool = False  # records are only counted
 
     @property
     def stateful(self) -> bool:
@@ -119,13 +122,13 @@ def planned(
             stage.sources.append(SourceStep(node.number, node.name, operator.topics, node.key_serde, node.value_serde))
         elif isinstance(operator, Sink):
             above = node.inputs[0]
-            placed = sink_partitions.get(operator.topic) if above.windows is not None else None
+            placed = sink_partitions.get(operator.topic) or None if above.windows is not None else None
             stage.sinks.append(
                 SinkStep(node.number, node.name, operator.topic, node.key_serde, node.value_serde, placed, above.number)
             )
         elif not isinstance(operator, Repartition):
             stage.steps.append(Step(node.number, node.name, operator, [one.number for one in node.inputs]))
-        _send_inputs(stages, node)
+        _send_inputs(graph, stages, node)
     for table in graph.global_tables:
         stages[0].global_tables.append(
             GlobalStep(table.topic, table.store_name, table.key_serde, table.value_serde, topic_partitions[table.topic])
@@ -139,10 +142,13 @@ def planned(
         state,
         dead_letter,
         any(sink.partitions is not None for stage in stages for sink in stage.sinks),
+        dead_letter is None
+        and not graph.global_tables
+        and all(counts_only(graph, node) for node, _ in graph.sources()),
     )
 
 
-def _send_inputs(stages: list[StagePlan], node: Node) -> None:
+def _send_inputs(graph: Graph, stages: list[StagePlan], node: Node) -> None:
     for above in node.inputs:
         if above.stage == node.stage:
             continue
@@ -151,4 +157,12 @@ def _send_inputs(stages: list[StagePlan], node: Node) -> None:
         sends = stages[above.stage].sends
         if not any(send.port == port and send.stage == node.stage for send in sends):
             serde = node.key_serde if repartitioned else above.key_serde
-            sends.append(Send(above.number, port, node.stage, node.name, serde))
+            counted = repartitioned and counts_only(graph, node)
+            sends.append(Send(above.number, port, node.stage, node.name, serde, counted))
+
+
+def counts_only(graph: Graph, node: Node) -> bool:
+    """Whether nobody behind a node looks at values."""
+    consumers = list(graph.consumers(node))
+    foldings = [folding for one in consumers for folding in getattr(one.operator, "foldings", [None])]
+    return bool(foldings) and all(isinstance(folding, Count) for folding in foldings)

@@ -89,7 +89,7 @@ def started(
     write_facts(topology, directory)
     forget_uncommitted(directory)
     offsets = starting_offsets
-    if graph.global_tables and committed_batch(directory) is None:
+    if graph.global_tables and not has_begun(directory):
         from barnabas.pipelines.streams.global_tables import filled
 
         offsets = filled(plan, settings, starting_offsets, spark)
@@ -187,4 +187,14 @@ def forget_uncommitted(directory: Path) -> None:
     from barnabas.pipelines.streams.state.versions import forget_after
 
     last = committed_batch(directory)
-    forget_after(directory / "barnabas" / "state", -1 if last is None else last + 1)
+    if last is None:
+        version = 0 if has_begun(directory) else -1  # version 0: global tables, as the first batch found them
+    else:
+        version = last + 1
+    forget_after(directory / "barnabas" / "state", version)
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
+    offsets = directory / "offsets"
+    return offsets.exists() and any(one.name.isdigit() for one in offsets.iterdir())

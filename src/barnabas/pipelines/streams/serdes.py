@@ -6,17 +6,20 @@ they are, everything else as JSON; it reads text. JSON with a schema can be read
 
 from __future__ import annotations
 
+import functools
 import json as json_module
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
 SPACES = " \t\n\r"
 _scan = json_module.JSONDecoder().scan_once  # type: ignore[attr-defined]
-_write = json_module.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class SerdeError(ValueError):
@@ -31,6 +34,7 @@ class Serde(Generic[T]):
     encode: Callable[[T], bytes] = field(repr=False)
     decode: Callable[[bytes], T] = field(repr=False)
     schema: str | None = None  # what Spark parses JSON to, in its own words
+    decode_all: Callable[[pa.Array], list[Any]] | None = field(default=None, repr=False)  # raises if one is wrong
 
     def to_bytes(self, value: T | None) -> bytes | None:
         return None if value is None else self.encode(value)
@@ -73,10 +77,41 @@ def read_json(data: bytes) -> Any:
         raise SerdeError(f"it is no JSON: {error.msg} at character {error.pos}") from None
 
 
+def read_strings(column: pa.Array) -> list[Any]:
+    found: list[Any] = column.cast("string").to_pylist()
+    return found
+
+
+def read_jsons(column: pa.Array) -> list[Any]:
+    texts = read_strings(column)
+    scan = _scan
+    found = [(None, 0) if text is None else scan(text, 0) for text in texts]
+    if any(text is not None and end != len(text) for (_, end), text in zip(found, texts, strict=True)):
+        raise SerdeError("something stands behind a value")
+    return [value for value, _ in found]
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+@functools.cache
+def _writer() -> Callable[[Any, int], Any]:
+    """What json.dumps makes anew for each value."""
+    from json import encoder
+
+    make, text = getattr(encoder, "c_make_encoder", None), encoder.encode_basestring
+    if make is None:
+        whole = json_module.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        return lambda value, level: whole(value)
+    made: Callable[[Any, int], Any] = make(None, _refuse, text, None, ":", ",", False, False, True)
+    return made
+
+
 def write_json(value: Any) -> bytes:
     try:
-        return _write(value).encode()
-    except (TypeError, ValueError) as error:
+        return "".join(_writer()(value, 0)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise SerdeError(f"it can't be written as JSON: {error}") from None
 
 
@@ -114,7 +149,7 @@ def _decode_auto(data: bytes) -> Any:
 
 def json(schema: str | None = None) -> Serde[Any]:
     """JSON; with a schema, as `json("id string, amount double")`, its fields are columns for Spark."""
-    return Serde("json", write_json, read_json, schema)
+    return Serde("json", write_json, read_json, schema, read_jsons)
 
 
 def serde_of(name: str) -> Serde[Any] | None:
@@ -123,7 +158,7 @@ def serde_of(name: str) -> Serde[Any] | None:
 
 
 BYTES: Serde[bytes] = Serde("bytes", _checked((bytes, bytearray), "bytes", bytes), bytes)
-STRING: Serde[str] = Serde("string", _checked(str, "text", str.encode), _decode_string)
+STRING: Serde[str] = Serde("string", _checked(str, "text", str.encode), _decode_string, None, read_strings)
 JSON: Serde[Any] = json()
 SHORT: Serde[int] = _number("short", ">h", (int,))
 INT: Serde[int] = _number("int", ">i", (int,))

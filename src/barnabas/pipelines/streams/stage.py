@@ -7,6 +7,7 @@ state after it written here, both by the number of the batch, which Spark gives 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 from collections.abc import Iterable, Iterator
@@ -122,6 +123,7 @@ class StageWork:
         state = self.state(f"{self.stage.number}/{partition}") if self.stage.stateful else None
         tables = {step.store_name: self.global_view(step) for step in self.plan.stages[0].global_tables}
         task = PartitionTask(self.plan, self.stage, origins, state, tables)
+        gc.disable()  # a batch is many objects that all live to its end: looking for garbage among them finds none
         try:
             task.run(rows_for(task))
             if state is not None:
@@ -129,6 +131,8 @@ class StageWork:
         except BaseException:
             forget_states()
             raise
+        finally:
+            gc.enable()
         self.collect(task)
 
     def state(self, name: str, role: str = "write") -> PartitionState:
@@ -160,7 +164,8 @@ class StageWork:
         for send, targets, rows in task.sent:
             for target in np.unique(targets).tolist():
                 part = rows.take(np.flatnonzero(targets == target))
-                content = (part.keys, part.values, part.olds, part.times, task._origins.at(part.ranks))
+                values = [None if one is None else True for one in part.values] if send.counts_only else part.values
+                content = (part.keys, values, part.olds, part.times, task._origins.at(part.ranks))
                 self.parcels.setdefault(target, []).append((send.stage, send.port, content))
 
     def output_batch(self, task: PartitionTask) -> pa.RecordBatch | None:

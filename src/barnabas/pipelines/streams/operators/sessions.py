@@ -94,12 +94,21 @@ class AggregateBySession(Operator):
 
     def sweep(self, store: Store, clock: Store) -> None:
         """Sessions that are over are dropped now and then: each time costs a look at all keys."""
-        keeps_ms = max(self.windows.gap_ms + self.windows.grace_ms, self.retention_ms)
+        keeps_ms = max(2 * self.windows.gap_ms + self.windows.grace_ms, self.retention_ms)
         time = clock.get(TIME, -1)
         if time - clock.get(SWEPT, -1) < keeps_ms:
             return
         clock.put(SWEPT, time)
         for key, sessions in list(store.data.items()):
-            open_ones = [one for one in sessions if one[1] >= time - keeps_ms]
-            if len(open_ones) < len(sessions):
-                store.put(key, open_ones or None)
+            kept_ones = self.reachable(sessions, time - keeps_ms)
+            if len(kept_ones) < len(sessions):
+                store.put(key, kept_ones or None)
+
+    def reachable(self, sessions: list[Session], oldest: int) -> list[Session]:
+        """Those that are not over, and those that a record may yet join to one that is kept."""
+        found: list[Session] = []
+        for one in reversed(sessions):
+            if one[1] >= oldest:
+                found.insert(0, one)
+                oldest = min(oldest, one[0] - 2 * self.windows.gap_ms)
+        return found
