@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.running.queries import Queries, UnnamedQueries
 from barnabas.pipelines.spark.java import JavaMissing, find_java
 from barnabas.testing import Node
 
@@ -159,3 +160,74 @@ def test_an_option_that_is_none_ends_the_run_without_a_traceback(tool: Tool, tmp
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].endswith("startingOffsets is earliest, latest or offsets in JSON, not 'begin'")
     assert "Traceback" not in ended.stderr
+
+
+def test_queries_that_come_to_their_end_finish_the_run_and_the_only_one_needs_no_name(
+    tool: Tool, tmp_path: Path
+) -> None:
+    app = tmp_path / "once.py"
+    app.write_text(
+        "import barnabas.spark, sys\n"
+        "rows = barnabas.spark.session().readStream.format('rate-micro-batch').option('rowsPerBatch', 5).load()\n"
+        "print('arguments', sys.argv[1:])\n"
+        "rows.writeStream.format('noop').trigger(once=True).start()\n"
+    )
+    ended = tool("run", str(app), "--master", "local[1]", "--", "--flag", "x")
+    assert (ended.returncode, ended.stdout) == (0, "arguments ['--flag', 'x']\n")
+    assert ended.stderr.splitlines()[-1] == "once: finished: every query came to its end"
+    assert tool.status("once")["state"] == "finished"
+    assert (tmp_path / "state" / "once" / "checkpoints" / "query" / "commits" / "0").exists()
+
+
+def test_a_second_query_without_a_name_is_refused_and_one_with_a_checkpoint_needs_none(
+    spark: Any, tmp_path: Path
+) -> None:
+    def start(*, name: str | None = None, **options: str) -> Any:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+        return rows.writeStream.format("noop").options(**options).trigger(once=True).start(queryName=name)
+
+    queries = Queries()
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    try:
+        with queries.registered():
+            start()
+            start(name="named")
+            start(checkpointLocation=str(tmp_path / "elsewhere"))
+            with pytest.raises(UnnamedQueries, match="more than one query has neither a name nor a checkpointLocation"):
+                start()
+        assert [each.name for each in queries.watched] == ["query", "named", "elsewhere"]
+        for each in queries.watched:
+            assert each.query.awaitTermination(WAIT_S)
+            told = each.look()
+            assert (told.active, told.batch, told.rows) == (False, 0, 5)
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
+def test_in_a_terminal_a_table_stays_below_what_the_file_prints() -> None:
+    """Through a real terminal's end: what is drawn, and that nothing of it breaks."""
+    import pty
+
+    program = (
+        "from barnabas.cli.pipeline_screen import Table, audience\n"
+        "from barnabas.pipelines.running.status import QueryStatus, Status\n"
+        "with audience('plant', 1) as shown:\n"
+        "    assert isinstance(shown, Table)\n"
+        "    shown.show(Status(name='plant', state='running', restarts=2, queries=(QueryStatus(name='upper', batch=7,"
+        " rows=1234, lag=56),)))\n"
+        "    shown.printed(b'printed [bold]\\nhalf')\n"
+        "    shown.tell('stopping')\n"
+    )
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    shown = subprocess.Popen([sys.executable, "-c", program], stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    drawn = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while more := os.read(leader, 65536):
+            drawn += more
+    os.close(leader)
+    assert shown.wait(60) == 0, drawn.decode()
+    for words in (b"2 restarts", b"upper", b"1,234", b"56", b"printed [bold]", b"half", b"plant: stopping"):
+        assert words in drawn

@@ -66,6 +66,8 @@ class Table(Lines):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
+            if self._unfinished:
+                self.printed(b"\n")
             self._live.stop()
             self._live = None
 

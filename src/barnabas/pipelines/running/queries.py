@@ -59,7 +59,7 @@ class Watched:
             name=self.name,
             id=self._id,
             active=active,
-            message=str(self._java.status().message()) if active else "ended",
+            message=_without_objects(str(self._java.status().message())) if active else "ended",
             batch=self._batch,
             rows=self._rows,
             rows_per_second=round((self._rows - before) / max(now - began, 0.001), 1) if active else 0.0,
@@ -138,6 +138,11 @@ class Queries:
             return query
 
         return started
+
+
+def _without_objects(message: str) -> str:
+    """`Getting offsets from org.apache.spark...PythonMicroBatchStream@1e700bd9` says it with its first words."""
+    return message.partition(" from org.")[0]
 
 
 def _said(writer: Any) -> set[str]:
