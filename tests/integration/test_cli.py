@@ -398,7 +398,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
 
 # Root may read and write everything, so it becomes somebody else once it has the program in memory.
 BY_NOBODY = """
-import os, pwd, sys
+import argparse, os, pwd, sys
 import uvloop, barnabas.node.node, barnabas.node.configuration.sources
 from barnabas.cli.main import main
 if os.geteuid() == 0:
