@@ -45,7 +45,7 @@ class PartitionState:
     def load(self, version: int) -> None:
         """The state before batch `version`: what is newer in files is a batch that is being done again."""
         deltas, snapshots = versions_in(self.directory)
-        newest = max((one for one in (*deltas, *snapshots) ), default=NONE)
+        newest = max((one for one in (*deltas, *snapshots) if one <= version), default=NONE)
         if newest == self.version:
             return
         needed = [one for one in deltas if self.version < one <= newest]
