@@ -1,7 +1,7 @@
 """Streams: topologies in the shape of Kafka Streams, run by Spark. See docs/streams.md."""
 
 from barnabas.pipelines.streams.driver import Output, TopologyTestDriver
-from barnabas.pipelines.streams.errors import CheckpointError, RecordError, StreamsError, TopologyError
+from barnabas.pipelines.streams.errors import CheckpointError, RecordError, StreamsError, TopicMissing, TopologyError
 from barnabas.pipelines.streams.expressions import Expression, col, lit
 from barnabas.pipelines.streams.grouped import CogroupedStream, GroupedStream, GroupedTable, WindowedStream
 from barnabas.pipelines.streams.queries import StateStore, open_store
@@ -59,6 +59,7 @@ __all__ = [
     "StreamsError",
     "StreamsRun",
     "Table",
+    "TopicMissing",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 NEVER_HEALS = {
     "OptionError", "BadRow", "IncompatibleCheckpoint", "LostRecords", "UnreadableRecord", "Unrepeatable",
     "InvalidSetting", "AuthenticationFailed", "UnsupportedByBroker", "JavaMissing", "TopologyError",
+    "CheckpointError", "RecordError",
     "AnalysisException", "ParseException", "IllegalArgumentException", "SyntaxError", "ModuleNotFoundError",
 }  # fmt: skip
 

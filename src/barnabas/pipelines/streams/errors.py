@@ -2,11 +2,14 @@
 
 StreamsError
 ├ TopologyError     of the one who wrote it: told before anything runs
+├ TopicMissing      a topic is not there; it may come to be, so a pipeline tries again
 ├ CheckpointError   the checkpoint belongs to another topology, or to other topics
 └ RecordError       an operator can't go on with a record: it names operator, topic, partition and offset
 """
 
 from __future__ import annotations
+
+from barnabas.client.errors import ClientError
 
 
 class StreamsError(Exception):
@@ -14,6 +17,10 @@ class StreamsError(Exception):
 
 
 class TopologyError(StreamsError):
+    pass
+
+
+class TopicMissing(StreamsError, ClientError):
     pass
 
 

@@ -22,7 +22,7 @@ from barnabas.pipelines.streams.checks import (
     check_unchanged,
     fingerprint,
 )
-from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.errors import TopicMissing, TopologyError
 from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 
@@ -66,8 +66,8 @@ def started(
     topology: Topology,
     spark: SparkSession,
     *,
-    bootstrap_servers: str,
-    checkpoint: str | Path,
+    bootstrap_servers: str | None,
+    checkpoint: str | Path | None,
     trigger: Mapping[str, Any] | None,
     starting_offsets: str,
     max_batch_records: int | None,
@@ -75,9 +75,12 @@ def started(
 ) -> StreamsRun:
     graph = topology.graph
     check_ends(graph, topology.name)
-    settings = {"kafka.bootstrap.servers": bootstrap_servers} | {key: str(value) for key, value in options.items()}
-    directory = local_directory(checkpoint)
+    settings = {key: str(value) for key, value in options.items()}
+    if bootstrap_servers is not None:
+        settings["kafka.bootstrap.servers"] = bootstrap_servers
     properties = kafka_properties({key.lower(): value for key, value in settings.items()}, {})
+    settings["kafka.bootstrap.servers"] = properties["bootstrap.servers"]
+    directory = local_directory(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
     with Cluster(ClientSettings.from_properties(properties)) as cluster:
         tables = {one.topic for one in graph.global_tables}
         partitions = {topic: partition_count(cluster, topic, topic in tables) for topic in {*graph.topics(), *tables}}
@@ -152,8 +155,16 @@ def partition_count(cluster: Cluster, topic: str, is_global: bool | None) -> int
         if is_global is None:
             return 0
         what = "the global table of topic" if is_global else "topic"
-        raise TopologyError(f"{what} {topic} can't be read: the topic does not exist")
+        raise TopicMissing(f"{what} {topic} can't be read: the topic does not exist")
     return len(found.partitions)
+
+
+def checkpoint_of(topology: Topology, spark: SparkSession) -> str:
+    """Where the session keeps those of its queries."""
+    place = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if not place:
+        raise TopologyError(f"topology {topology.name} needs a checkpoint: say with checkpoint= where it is kept")
+    return f"{place.rstrip('/')}/{topology.name}"
 
 
 def local_directory(checkpoint: str | Path) -> Path:

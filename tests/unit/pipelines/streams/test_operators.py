@@ -434,3 +434,10 @@ def test_dead_letters_carry_the_record_and_the_reason_and_the_rest_goes_on() -> 
         "partition": "0",
         "offset": "2",
     }
+
+
+def test_a_closed_session_stays_while_a_late_record_may_join_it_to_an_open_one() -> None:
+    topology = Topology()
+    stream(topology).group_by_key().windowed_by(session(6, grace=5)).count().to("out", value=LONG)
+    records: Records = [("in", "a", 1, 30), ("in", "a", 1, 41), ("in", "b", 1, 42), ("in", "a", 1, 36)]
+    assert last(run(topology, records, cut=3)) == {Windowed("a", 30, 41): 3, Windowed("b", 42, 42): 1}
