@@ -243,7 +243,11 @@ CLEAN = [
         said=REBUILT,
     ),
     Row("last index damaged", scramble(LAST, "index"), said=LOOKED_THROUGH),
-    Row("last time index damaged", scramble(LAST, "timeindex"), said=r"{topic}-0/.* its offset and time index is damaged"),
+    Row(
+        "last time index damaged",
+        scramble(LAST, "timeindex"),
+        said=r"{topic}-0/.* its offset and time index is damaged",
+    ),
     Row("last index empty", write(f"{LAST:020d}.index", b"")),
     Row("old time index damaged", scramble(0, "timeindex")),
     Row("snapshots missing", remove("*.snapshot")),
