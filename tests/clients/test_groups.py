@@ -35,7 +35,7 @@ __all__ = ["modules"]
 WORKERS = int(os.environ.get("BARNABAS_CONSUMERS", "4"))
 PARTITIONS = 4
 CREW_PARTITIONS = max(PARTITIONS, WORKERS)  # work for everybody
-WAIT_S = 40
+WAIT_S = 60
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -30,7 +30,7 @@ def archive() -> Path | None:
 
 
 def archive_path() -> Path:
-    """By Java and by Spark's jars: with others of them it would be of no use."""
+    """By Java and by Spark's jars, their sizes and times: the JVM takes no archive of others, and says so aloud."""
     import pyspark
 
     from barnabas.pipelines.spark.java import find_java
@@ -39,7 +39,8 @@ def archive_path() -> Path:
     runtime = Path(java).resolve().parents[1]
     release = runtime / "release"
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    jars = ",".join(sorted(jar.name for jar in (home / "jars").glob("*.jar")))
+    facts = ((jar.name, jar.stat()) for jar in sorted((home / "jars").glob("*.jar")))
+    jars = ",".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts)
     identity = (str(runtime), release.read_text() if release.exists() else "", str(home), jars)
     digest = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]
     root = os.environ.get("BARNABAS_CACHE")
