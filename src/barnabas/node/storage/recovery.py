@@ -4,7 +4,8 @@ From the segment of the recovery point on every batch is read and its checksum v
 ends, unless it lies below the recovery point: that was on the disk once, the damage is of another kind, and nothing
 behind it is given up for it (`doubt` keeps it from being read). The log also ends before a segment that does not begin
 where the one before it ends: the disk may have lost the end of that one and not the next, and a hole is worse than a
-shorter log. (Compaction makes holes, so where there may have been one, `continuous` is not set.)
+shorter log. (Compaction makes holes, so where there may have been one, `continuous` is not set; and a hole that begins
+below the recovery point is no lost end.)
 What is behind the end is removed for good before anything else is written, or it might
 come back after the next crash and follow on batches it does not belong to.
 
@@ -190,9 +191,10 @@ class Scanner:
         self.producers.map_end_offset = max(base_offset, known)
 
     def follows(self, base_offset: int) -> bool:
-        """Whether a segment may come next."""
-        leaps = base_offset > self.end_offset and (not self.job.continuous or base_offset <= self.job.recovery_point)
-        if base_offset == self.end_offset or leaps:
+        """Whether a segment may come next. No crash tears what was synced: a hole that begins below the recovery point
+        is of segments that were deleted, of which an older one has come back."""
+        may_leap = not self.job.continuous or self.end_offset < self.job.recovery_point
+        if base_offset == self.end_offset or (base_offset > self.end_offset and may_leap):
             return True
         self.cut = f"the segment at {base_offset} does not follow on offset {self.end_offset}"
         return False

@@ -298,6 +298,19 @@ def lose(path: Path, size: int) -> None:
     os.truncate(path, size)
 
 
+def test_what_follows_on_a_segment_that_was_deleted_below_the_recovery_point_stays(
+    create: Create, batch: Build, directory: Path
+) -> None:
+    """A crash in the middle of a deletion may keep that of a later segment, and bring an earlier one back."""
+    log = create(segment_bytes=5_000)
+    fill(log, batch, 12)
+    bases, end_offset = [segment.base_offset for segment in log.segments], log.log_end_offset
+    log.close(clean=False)
+    (directory / f"{bases[1]:020d}.log").unlink()
+    found = recovery.recover(job(directory)._replace(continuous=True, recovery_point=bases[2] - 1))
+    assert (found.log_end_offset, found.cut) == (end_offset, "")
+
+
 def test_a_log_ends_where_a_segment_s_end_was_lost_and_has_no_hole(
     create: Create, batch: Build, directory: Path
 ) -> None:
