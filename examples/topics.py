@@ -33,9 +33,13 @@ def kept(time: timedelta) -> dict[str, str]:
     return {"retention.ms": str(retention_ms), "segment.ms": str(retention_ms // 6)}
 
 
-def create_topics(topics: Iterable[Topic], servers: str | None = None) -> list[str]:
-    """Those that are missing, on the brokers that the pipeline is told of; gives their names."""
-    address = servers or os.environ.get("BARNABAS_BOOTSTRAP_SERVERS", "localhost:9092")
+def brokers() -> str:
+    """Those that `barnabas pipeline run --bootstrap-server` names, or who has set the variable."""
+    return os.environ.get("BARNABAS_BOOTSTRAP_SERVERS", "localhost:9092")
+
+
+def create_topics(topics: Iterable[Topic]) -> None:
+    """Those that are missing; those that are there are left as they are."""
     wanted = [
         CreatableTopic(
             name=topic.name,
@@ -45,9 +49,8 @@ def create_topics(topics: Iterable[Topic], servers: str | None = None) -> list[s
         )
         for topic in topics
     ]
-    with Cluster(ClientSettings.from_properties({"bootstrap.servers": address})) as cluster:
+    with Cluster(ClientSettings.from_properties({"bootstrap.servers": brokers()})) as cluster:
         answers = cluster.ask_controller(CreateTopicsRequest(topics=wanted, timeout_ms=30_000)).topics
     for answer in answers:
         if answer.error_code not in (0, TOPIC_EXISTS):
             raise RuntimeError(f"topic {answer.name} can't be created: {answer.error_message}")
-    return [answer.name for answer in answers if answer.error_code == 0]
