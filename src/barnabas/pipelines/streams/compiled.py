@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+ROWS_HERE = 7  # few, so that even small tests see several Arrow batches
+
 
 def compiled(records: DataFrame, plan: Plan, *, batch: int | None = None, run: str = "", tasks: int = 0) -> DataFrame:
     """The rows for the sink, of a frame with the columns of a topic. `tasks` is how many there are behind a shuffle, as
@@ -46,6 +48,18 @@ def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batc
     tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
     frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
     return compiled(frame, plan, batch=batch, run=run, tasks=tasks).toArrow()
+
+
+def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
+    """The same without Spark, in this process."""
+    import pyarrow as pa
+
+    from barnabas.pipelines.streams.stage import StageFunction, sink_schema
+
+    batches = record_table(rows).to_batches(max_chunksize=ROWS_HERE)
+    for stage in plan.stages:
+        batches = list(StageFunction(plan, stage.number, batch, run)(batches))
+    return pa.Table.from_batches(batches, schema=sink_schema(plan))
 
 
 def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
