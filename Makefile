@@ -41,6 +41,8 @@ bench: setup
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.spark_cases --prepare
 	$(BIN)/python -m benchmarks.spark_sink_cases
+	$(BIN)/python -m benchmarks.streams_cases
+	$(BIN)/python -m benchmarks.streams_rivals --document
 
 # Minutes, not seconds: eight consumers at once; a processor that is killed fifty times, and its node twenty times.
 soak-transactions: setup

@@ -27,6 +27,18 @@ def resident_mb(pid: int) -> float:
     return total_kb / 1024
 
 
+def proportional_mb(pid: int) -> float:
+    """Memory of the tree in which what processes share counts once."""
+    total_kb = 0
+    for member in _tree(pid):
+        try:
+            rollup = Path(f"/proc/{member}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        total_kb += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total_kb / 1024
+
+
 def written_bytes(pid: int) -> int:
     """What the process itself has sent to disks, as far as it is known already."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
