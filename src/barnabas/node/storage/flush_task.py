@@ -13,6 +13,8 @@ class FlushTask:
     """`fds` are duplicates of open files, so that closing or renaming a file meanwhile harms nobody."""
 
     end_offset: int
+    segments: int = 0
+    is_part: bool = False  # there is more to be flushed than it takes along
     fds: list[int] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)  # to be written atomically
     paths: list[str] = field(default_factory=list)  # files and then directories to be fsynced by name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -19,14 +19,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOGS_PER_ROUND = 64  # a round holds three or more handles per log
+LOGS_PER_ROUND = 64
+# A round holds three or four handles per segment. A log that rolls faster than its disk is has many, and the handles
+# of a process are few: it takes several rounds.
+SEGMENTS_PER_ROUND = 128
+SEGMENTS_PER_LOG_MIN = 2
+
+
+class Waiter(NamedTuple):
+    end_offset: int  # what is below it is to be on the disk
+    future: asyncio.Future[int]
 
 
 class Flusher:
     def __init__(self, name: str, on_failure: Callable[[OSError], None]) -> None:
         self._on_failure = on_failure
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush {name}")
-        self._waiting: dict[PartitionLog, list[asyncio.Future[int]]] = {}
+        self._waiting: dict[PartitionLog, list[Waiter]] = {}
         self._round_is_due = False
         self._round: asyncio.Future[None] | None = None
         self._in_round: dict[PartitionLog, FlushTask] = {}
@@ -34,7 +43,7 @@ class Flusher:
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         """Done when everything appended to `log` so far is on the disk; its result is the recovery point."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._ask_for(log).append(future)
+        self._ask_for(log).append(Waiter(log.log_end_offset, future))
         return future
 
     def flush_later(self, log: PartitionLog) -> None:
@@ -50,9 +59,7 @@ class Flusher:
 
     def settle(self, log: PartitionLog, recovery_point: int) -> None:
         """Everything appended to the log is on another disk: who waits for its next fsync need not any more."""
-        for future in self._waiting.pop(log, []):
-            if not future.done():
-                future.set_result(recovery_point)
+        release(self._waiting.pop(log, []), recovery_point)
 
     async def idle(self) -> None:
         """Wait until nobody waits."""
@@ -65,7 +72,7 @@ class Flusher:
     def close(self) -> None:
         self._thread.shutdown(wait=True)
 
-    def _ask_for(self, log: PartitionLog) -> list[asyncio.Future[int]]:
+    def _ask_for(self, log: PartitionLog) -> list[Waiter]:
         waiters = self._waiting.setdefault(log, [])
         if self._round is None and not self._round_is_due:
             self._round_is_due = True
@@ -76,13 +83,20 @@ class Flusher:
         self._round_is_due = False
         if self._round is not None or not self._waiting:
             return
-        asked = {log: self._waiting.pop(log) for log in list(self._waiting)[:LOGS_PER_ROUND]}
+        asked: dict[PartitionLog, list[Waiter]] = {}
         tasks: dict[PartitionLog, FlushTask] = {}
-        for log in list(asked):
+        room = SEGMENTS_PER_ROUND
+        for log in list(self._waiting)[:LOGS_PER_ROUND]:
+            if room < SEGMENTS_PER_LOG_MIN:
+                break
+            waiters = self._waiting.pop(log)
             try:
-                tasks[log] = log.prepare_flush()
+                tasks[log] = log.prepare_flush(segments_max=room)
             except KafkaError as error:
-                fail(asked.pop(log), error)
+                fail(waiters, error)
+            else:
+                asked[log] = waiters
+                room -= tasks[log].segments
         if not tasks:
             self._start_round()
         else:
@@ -94,7 +108,7 @@ class Flusher:
         self,
         done: asyncio.Future[None],
         tasks: dict[PartitionLog, FlushTask],
-        asked: dict[PartitionLog, list[asyncio.Future[int]]],
+        asked: dict[PartitionLog, list[Waiter]],
     ) -> None:
         self._round = None
         self._in_round = {}
@@ -102,9 +116,12 @@ class Flusher:
         if error is None and not done.cancelled():
             for log, task in tasks.items():
                 log.flushed(task)
-                for future in asked[log]:
-                    if not future.done():
-                        future.set_result(log.recovery_point)
+                waiters = asked[log]
+                if task.is_part:
+                    left = [waiter for waiter in waiters if waiter.end_offset > task.end_offset]
+                    self._waiting[log] = left + self._waiting.get(log, [])
+                    waiters = [waiter for waiter in waiters if waiter.end_offset <= task.end_offset]
+                release(waiters, log.recovery_point)
         else:
             if isinstance(error, OSError):
                 self._on_failure(error)
@@ -123,7 +140,13 @@ def run_all(tasks: list[FlushTask]) -> None:
             task.discard()
 
 
-def fail(waiters: list[asyncio.Future[int]], error: KafkaError) -> None:
-    for future in waiters:
+def release(waiters: list[Waiter], recovery_point: int) -> None:
+    for _, future in waiters:
+        if not future.done():
+            future.set_result(recovery_point)
+
+
+def fail(waiters: list[Waiter], error: KafkaError) -> None:
+    for _, future in waiters:
         if not future.done():
             future.set_exception(error)

@@ -362,17 +362,23 @@ class PartitionLog(ReadableLog, ShrinkingLog):
 
     # -- flushing and closing
 
-    def prepare_flush(self, *, closing: bool = False) -> FlushTask:
+    def prepare_flush(self, *, closing: bool = False, segments_max: int | None = None) -> FlushTask:
         """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`.
 
         The active segment's indexes are left out, since recovery writes those of the last segment anew; so the segment
-        in which the last flush ended goes along, even if nothing was appended to it since.
+        in which the last flush ended goes along, even if nothing was appended to it since. Two segments at least are
+        needed to get on.
         """
         if self.offline:  # an fsync that succeeds after one that failed proves nothing
             raise self._offline_error()
         task = FlushTask(self.log_end_offset)
         try:
-            for segment in self.segments.from_offset(self.recovery_point - 1):
+            segments = self.segments.from_offset(self.recovery_point - 1)
+            if segments_max is not None and len(segments) > segments_max:
+                task.end_offset, task.is_part = segments[segments_max].base_offset, True
+                del segments[segments_max:]
+            task.segments = len(segments)
+            for segment in segments:
                 whole = closing or segment is not self.segments.active
                 for file in segment.files() if whole else (segment.file,):
                     task.add_file(file.fileno())

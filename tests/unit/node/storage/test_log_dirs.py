@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.storage import files, loading, log_dir
+from barnabas.node.storage import files, flusher, loading, log_dir
 from barnabas.node.storage.checkpoints import write_offsets
 from barnabas.node.storage.directory_lock import DirectoryLocked
+from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_dir import LogDir, NewPartition
@@ -546,5 +547,36 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before_it(tmp_path: Path, ba
         assert ranges == {0: (0, 10), 1: (90, 100)}
         assert last.read_high_watermarks() == {("orders", 1): 100}
         await last.close(clean=True)
+
+    run(scenario)
+
+
+def test_a_log_that_rolls_faster_than_its_disk_is_flushed_in_several_rounds(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of handles at once would be more than a process has, and a disk without handles counts as a bad one."""
+    held: list[int] = []
+    run_all = flusher.run_all
+
+    def counting(tasks: list[FlushTask]) -> None:
+        held.append(sum(len(task.fds) for task in tasks))
+        run_all(tasks)
+
+    monkeypatch.setattr(flusher, "run_all", counting)
+    monkeypatch.setattr(flusher, "SEGMENTS_PER_ROUND", 8)
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        config = LogConfig(segment_bytes=len(batch(1)))
+        wanted = [NewPartition("orders", index, TOPIC_ID, config) for index in range(3)]
+        logs = await dirs.create_partitions(wanted, now_ms=NOW_MS)
+        for log in logs:
+            for _ in range(50):
+                append(log, batch(1))
+        waiters = [dirs.sync(log) for log in logs]
+        append(logs[0], batch(1))
+        assert all(point >= 50 for point in await asyncio.gather(*waiters))
+        assert max(held) <= 8 * 4
+        await dirs.close(clean=True)
 
     run(scenario)
