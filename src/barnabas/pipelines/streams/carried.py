@@ -31,7 +31,9 @@ def send_by_value(plan: Plan) -> None:
 
 
 def is_found(name: str) -> bool:
-    """Whether an import of the name, here, would give this very module."""
+    """Whether an import of the name, here, would give this very module; built-in ones have no file."""
+    if name in sys.builtin_module_names:
+        return True
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):

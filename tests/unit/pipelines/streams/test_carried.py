@@ -29,4 +29,5 @@ def test_a_module_beside_the_script_is_sent_whole_and_one_on_the_workers_path_is
 
 def test_a_module_that_an_import_would_not_give_is_not_found() -> None:
     assert is_found("json")
+    assert is_found("builtins")  # of aggregate(dict, ...)
     assert not is_found("no_such_module")
