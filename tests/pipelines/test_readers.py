@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from barnabas.client.connection import Connection
 from barnabas.client.errors import BrokerUnreachable
 from barnabas.pipelines.spark.batch_reader import BatchReader
 from barnabas.pipelines.spark.data_loss import LostRecords
@@ -21,6 +22,7 @@ from barnabas.pipelines.spark.stream_reader import StreamReader
 from barnabas.pipelines.spark.topics import UnknownTopic
 from barnabas.testing import Node, reference
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.fetch import FetchRequest
 
 PROPERTIES = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "1"}
 
@@ -171,6 +173,32 @@ def test_ranges_longer_than_a_fetch_are_read_in_several(plant: Any) -> None:
     plant.write(topic, ["last"])
     rows = read(plant, subscribe=topic, **{"kafka.max.partition.fetch.bytes": "3000"})
     assert [row["offset"] for row in rows] == list(range(1501))
+
+
+def test_small_ranges_of_a_stream_come_in_one_answer_and_what_does_not_fit_into_it_is_asked_for(
+    plant: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = plant.topic(3)
+    asked: list[int] = []
+    send = Connection.send
+
+    def counted(connection: Connection, request: Any, *more: Any, **named: Any) -> int:
+        if isinstance(request, FetchRequest):
+            asked.append(len(request.topics[0].partitions))
+        return send(connection, request, *more, **named)
+
+    monkeypatch.setattr(Connection, "send", counted)
+    stream = Stream(plant, subscribe=topic, startingOffsets="earliest", **{"kafka.max.partition.fetch.bytes": "2000"})
+    for partition in range(3):
+        plant.write(topic, [f"small {partition}"], partition)
+    assert stream.batch() == ["small 0", "small 1", "small 2"]
+    assert asked == [3]
+    for number in range(10):
+        plant.write(topic, [f"{number} {index} {'x' * 50}" for index in range(20)], 1)
+    plant.write(topic, ["end"], 2)
+    assert len(stream.batch()) == 201
+    assert asked[1] == 2
+    assert asked[2:].count(1) >= 5
 
 
 # Where it begins and ends

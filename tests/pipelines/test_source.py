@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.spark.archive import archive, files_jar_of
+
 WAIT_S = 240.0
 pytestmark = pytest.mark.timeout(600)
 
@@ -197,3 +199,17 @@ def test_a_checkpoint_of_another_query_is_told(follow: Any, spark: Any, stage: A
     run(spark.readStream.format("rate").load(), tmp_path)
     with pytest.raises(Exception, match="is no offset of topics: it belongs to another query"):
         run(follow(subscribe=stage.topic()), tmp_path)
+
+
+def test_files_that_spark_makes_get_their_mode_without_a_process(spark: Any, tmp_path: Path) -> None:
+    made = archive()
+    if made is None or not files_jar_of(made).exists():
+        pytest.skip("there is no start-up archive, and nothing beside it")
+    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs
+    local = hadoop.FileSystem.getLocal(spark.sparkContext._jsc.hadoopConfiguration())
+    assert local.getClass().getName() == "barnabas.spark.LocalFiles"
+    local.create(hadoop.Path(str(tmp_path / "file")), True).close()
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    for mode in ("640", "1777"):
+        local.setPermission(hadoop.Path(str(tmp_path / "file")), hadoop.permission.FsPermission(mode))
+        assert (tmp_path / "file").stat().st_mode & 0o7777 == int(mode, 8)

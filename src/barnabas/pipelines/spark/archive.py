@@ -22,7 +22,7 @@ from pathlib import Path
 
 MAKING_TIMEOUT_S = 300
 SWITCH = "BARNABAS_SPARK_ARCHIVE"  # "off": neither made nor used
-RECIPE = "2"  # how archives are made: one of another recipe is not used
+RECIPE = "3"  # how archives are made: one of another recipe is not used
 SIGNED = ("janino", "commons-compiler")
 SIGNATURES = (".SF", ".RSA", ".DSA", ".EC", "MANIFEST.MF")
 
@@ -70,6 +70,11 @@ def command_path_of(archive: Path) -> Path:
     return archive.with_suffix(".command")
 
 
+def files_jar_of(archive: Path) -> Path:
+    """What comes last on it; not archived, as it did not exist then."""
+    return archive.with_suffix(".jar")
+
+
 def _copies(archive: Path) -> Path:
     return archive.with_suffix(".jars")
 
@@ -97,8 +102,9 @@ def _make(path: Path) -> None:
             _copy_unsigned(_copies(path))
             problem = _dump(made, class_path_of(path))
             if problem is None:
-                if command_path_of(made).exists():
-                    command_path_of(made).rename(command_path_of(path))
+                for beside in (command_path_of, files_jar_of):
+                    if beside(made).exists():
+                        beside(made).rename(beside(path))
                 made.rename(path)
             else:
                 path.with_suffix(".failed").write_text(problem)

@@ -1,6 +1,6 @@
 """Starts Spark, runs what loads the classes of most pipelines, and ends the JVM so that it writes its archive.
 
-The command by which it ran is written beside the archive, where it can be read.
+The command by which it ran is written beside the archive, where it can be read, and a class of our own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from barnabas.pipelines.spark.archive import command_path_of
+from barnabas.pipelines.spark.archive import command_path_of, files_jar_of
 from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, command_of
+from barnabas.pipelines.spark.local_files import compile_into
 from barnabas.pipelines.spark.session import START_UP_OPTIONS, session
 
 QUICK = "-XX:TieredStopAtLevel=1"
@@ -34,6 +35,7 @@ def main(made: str, class_path: str) -> None:
     jvm: subprocess.Popen[bytes] = gateway.proc
     with contextlib.suppress(OSError, ValueError):  # where there is no /proc, Spark is started by spark-submit
         command_path_of(Path(made)).write_text(json.dumps(command_of(jvm.pid, options), indent=1))
+    compile_into(files_jar_of(Path(made)), gateway.jvm)
     with tempfile.TemporaryDirectory() as directory:
         rows = spark.range(100).withColumn("even", functions.col("id") % 2).groupBy("even").count()
         rows.write.parquet(str(Path(directory) / "rows"))

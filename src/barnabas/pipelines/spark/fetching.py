@@ -8,7 +8,7 @@ records, or have been compacted away.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from barnabas.pipelines.spark.clients import cluster
 from barnabas.pipelines.spark.data_loss import DataLoss
 from barnabas.pipelines.spark.decoding import Decoder, scan
 from barnabas.pipelines.spark.isolation import committed
+from barnabas.pipelines.spark.option_values import TopicPartition
 from barnabas.pipelines.spark.ranges import OffsetRange
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -67,8 +68,19 @@ class FetchSettings:
         )
 
 
-def read_range(settings: FetchSettings, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    fetch = RangeFetch(cluster(settings.properties), settings, wanted)
+def read_ranges(
+    settings: FetchSettings, ranges: Sequence[OffsetRange], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Of several small ranges, most are whole in the answer to one request for all."""
+    first = first_answers(cluster(settings.properties), settings, ranges) if len(ranges) > 1 else {}
+    for one in ranges:
+        yield from read_range(settings, one, columns, first.pop(one.partition, None))
+
+
+def read_range(
+    settings: FetchSettings, wanted: OffsetRange, columns: Sequence[str], first: PartitionData | None = None
+) -> Iterator[pa.RecordBatch]:
+    fetch = RangeFetch(cluster(settings.properties), settings, wanted, first)
     decoder = Decoder(wanted.partition.topic, wanted.partition.partition, columns, check_crcs=settings.check_crcs)
     try:
         for answer, batches, start in fetch:
@@ -79,10 +91,65 @@ def read_range(settings: FetchSettings, wanted: OffsetRange, columns: Sequence[s
         fetch.close()
 
 
-class RangeFetch:
-    """Iterates over (answer, batches to decode, offset to begin at) until the range is done."""
+def fetch_request(settings: FetchSettings, positions: Iterable[tuple[TopicPartition, Uuid, int]]) -> FetchRequest:
+    topics: dict[str, FetchTopic] = {}
+    for (topic, number), topic_id, offset in positions:
+        entry = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=topic_id))
+        entry.partitions.append(
+            FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=settings.partition_max_bytes)
+        )
+    return FetchRequest(
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=int(settings.read_committed),
+        rack_id=settings.rack,
+        topics=list(topics.values()),
+    )
 
-    def __init__(self, cluster: Cluster, settings: FetchSettings, wanted: OffsetRange) -> None:
+
+def topic_id_of(cluster: Cluster, wanted: OffsetRange) -> Uuid:
+    return Uuid.parse(wanted.topic_id) if wanted.topic_id else cluster.topic(wanted.partition.topic).topic_id
+
+
+def first_answers(
+    cluster: Cluster, settings: FetchSettings, ranges: Sequence[OffsetRange]
+) -> dict[TopicPartition, PartitionData]:
+    """The beginnings of ranges, by one request to each leader. What is not among them, or not as it should be, is asked
+    for on its own, with the patience that this has not."""
+    found: dict[TopicPartition, PartitionData] = {}
+    by_leader: dict[int, dict[TopicPartition, OffsetRange]] = {}
+    try:
+        for one in ranges:
+            by_leader.setdefault(cluster.leader(*one.partition), {})[one.partition] = one
+        for leader, theirs in by_leader.items():
+            ids = {partition.topic: topic_id_of(cluster, one) for partition, one in theirs.items()}
+            connection = cluster.connection(leader)
+            if len(theirs) < 2 or connection.in_flight:
+                continue
+            request = fetch_request(settings, [(p, ids[p.topic], one.start) for p, one in theirs.items()])
+            newest = connection.version_of(FetchRequest)
+            answer = connection.request(request, min(newest, 12) if ZERO_UUID in ids.values() else newest)
+            names = {topic_id: name for name, topic_id in ids.items()}
+            for topic in answer.responses if not answer.error_code else ():
+                name = topic.topic or names.get(topic.topic_id, "")
+                for each in topic.partitions:
+                    partition = TopicPartition(name, each.partition_index)
+                    if not each.error_code and scan(each.records or b"", str(partition)):
+                        found[partition] = each
+    except (BrokerUnreachable, TimedOut, Refused):
+        pass
+    return found
+
+
+class RangeFetch:
+    """Iterates over (answer, batches to decode, offset to begin at) until the range is done; `first` is the answer to a
+    request for its beginning that was made already."""
+
+    def __init__(
+        self, cluster: Cluster, settings: FetchSettings, wanted: OffsetRange, first: PartitionData | None = None
+    ) -> None:
+        self._first = first
         self._cluster = cluster
         self._settings = settings
         self._wanted = wanted
@@ -131,34 +198,17 @@ class RangeFetch:
         if connection.in_flight:
             connection.close()
             connection = self._cluster.connection(leader)
-        topic_id = Uuid.parse(self._wanted.topic_id) if self._wanted.topic_id else self._cluster.topic(topic).topic_id
-        settings = self._settings
-        request = FetchRequest(
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            isolation_level=int(settings.read_committed),
-            rack_id=settings.rack,
-            topics=[
-                FetchTopic(
-                    topic=topic,
-                    topic_id=topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition=number,
-                            fetch_offset=self._position,
-                            partition_max_bytes=settings.partition_max_bytes,
-                        )
-                    ],
-                )
-            ],
-        )
+        topic_id = topic_id_of(self._cluster, self._wanted)
+        request = fetch_request(self._settings, [(self._wanted.partition, topic_id, self._position)])
         newest = connection.version_of(FetchRequest)
         connection.send(request, min(newest, 12) if topic_id == ZERO_UUID else newest)
         self._on_its_way = connection
 
     def _answer(self) -> PartitionData | None:
         """None when it is worth asking again."""
+        if self._first is not None:
+            answer, self._first = self._first, None
+            return answer
         try:
             if self._on_its_way is None:
                 self._send()

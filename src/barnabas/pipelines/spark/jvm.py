@@ -66,11 +66,14 @@ def command_of(process: int, options: str) -> list[str]:
     return [*words[:first], OPTIONS_HERE, *words[first + len(given) :]]
 
 
-def command_for(kept: Sequence[str], settings: Mapping[str, str]) -> list[str]:
-    """For these settings, which the gateway's JVM finds among its properties as spark-submit would leave them."""
+def command_for(kept: Sequence[str], settings: Mapping[str, str], *jars: Path) -> list[str]:
+    """For these settings, which the gateway's JVM finds among its properties as spark-submit would leave them; `jars`
+    come last on the class path."""
     words: list[str] = []
     for word in kept:
-        if word == OPTIONS_HERE:
+        if words and words[-1] == "-cp":
+            words.append(os.pathsep.join((word, *map(str, jars))))
+        elif word == OPTIONS_HERE:
             words += settings.get(JAVA_OPTIONS, "").split()
         elif word.startswith("-Xmx") and MEMORY in settings:
             words.append(f"-Xmx{settings[MEMORY]}")

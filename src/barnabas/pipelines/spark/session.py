@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from barnabas.pipelines.spark import local_files
 from barnabas.pipelines.spark.fork_server import launcher
 from barnabas.pipelines.spark.java import find_java
 from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, StartingJvm, command_for, kept_command, needs_submit
@@ -97,7 +98,7 @@ def _context() -> SparkContext | None:
 
 def _start_jvm(settings: Mapping[str, str]) -> StartingJvm | None:
     """None if PySpark is to start it, or has already."""
-    from barnabas.pipelines.spark.archive import archive, class_path_of, command_path_of, spark_home
+    from barnabas.pipelines.spark.archive import archive, class_path_of, command_path_of, files_jar_of, spark_home
 
     if "pyspark" in sys.modules:
         from pyspark import SparkContext
@@ -110,7 +111,10 @@ def _start_jvm(settings: Mapping[str, str]) -> StartingJvm | None:
     kept = kept_command(command_path_of(made))
     if kept is None or needs_submit(settings, os.environ, spark_home()):
         return None
-    return StartingJvm(command_for(kept, settings), spark_home())
+    files = files_jar_of(made)
+    if not files.exists():
+        return StartingJvm(command_for(kept, settings), spark_home())
+    return StartingJvm(command_for(kept, {local_files.SETTING: local_files.CLASS, **settings}, files), spark_home())
 
 
 def _started(settings: Mapping[str, str], starting: StartingJvm | None) -> SparkSession:

@@ -48,10 +48,9 @@ def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) ->
 def read_task(options: SourceOptions, columns: Sequence[str], task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, RangePartition):  # Spark makes one of its own when nothing is planned
         return
-    from barnabas.pipelines.spark.fetching import FetchSettings, read_range
+    from barnabas.pipelines.spark.fetching import FetchSettings, read_ranges
 
     settings = FetchSettings.of(
         options.properties, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
     )
-    for one in task.value:
-        yield from read_range(settings, one, columns)
+    yield from read_ranges(settings, task.value, columns)

@@ -108,6 +108,7 @@ def test_the_jvm_is_started_by_the_command_kept_with_the_memory_options_and_sett
     assert "-Dx=y" not in command
     assert command[-1] == "org.apache.spark.api.python.PythonGatewayServer"
     assert command_for(KEPT, {})[3:5] == ["-Xmx1g", "--add-modules=x"]
+    assert command_for(KEPT, {}, Path("/b.jar"))[1:3] == ["-cp", "/a.jar:/b.jar"]
 
 
 @pytest.mark.parametrize(
