@@ -115,7 +115,7 @@ class Plant(threading.Thread):
             _, lowest, highest = KINDS[sensor.kind]
             reading |= {"id": sensor.id, "value": round(self._random.uniform(lowest, highest), 2)}
             self.expected.add(reading, sensor.metadata["alert_above"])
-        producer.send(PLANT, json.dumps(reading).encode(), key=reading["id"].encode())
+        producer.send(PLANT, json.dumps(reading).encode(), key=reading["id"].encode(), timestamp=reading["at"])
 
 
 def prepare_topics(cluster: Cluster, settings: ClientSettings) -> None:

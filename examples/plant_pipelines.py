@@ -1,20 +1,55 @@
-"""The demo's pipelines on Spark: from the plant's topic to topics and Parquet files, each row exactly once."""
+"""The demo's pipelines: from the plant's topic to topics and Parquet files, each row exactly once.
+
+A topology makes alerts, measurements with their metadata, and averages. Files are none of its business, as they are
+none of Kafka Streams': Spark's own file sink takes the measurements from their topic.
+"""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plant import ALERTS, AVERAGES, MEASUREMENTS, METADATA, PLANT
-from pyspark.sql import functions as F
+
+from barnabas.streams import JSON, STRING, Topology, Windowed, col, tumbling
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-READING = "sequence bigint, id string, at bigint, value double, state string"
-METADATA_ROW = "id string, kind string, unit string, location string, alert_above double"
+MEASUREMENT = "sequence bigint, id string, at bigint, value double, unit string, location string"
+SHOWN = ("sequence", "id", "at", "value", "unit", "location", "state")
+PARQUET_EVERY = "3 seconds"
+
+
+def topology() -> Topology:
+    plant = Topology("plant", processing_guarantee="exactly_once_v2")
+    readings = plant.stream(PLANT)
+    measured, failing = readings.branch(col("value.value").is_not_null(), col("value.state") == "error")
+
+    # A small table that all partitions need: global, so that its topic may have one partition where the plant's has
+    # three.
+    metadata = plant.global_table(METADATA)
+    measurements = measured.join(metadata, lambda reading, row: {**row, **reading}, key=lambda sensor, _: sensor)
+    measurements.map_values(shown).to(MEASUREMENTS, value=JSON)
+
+    too_high = measurements.filter(col("value.value") > col("value.alert_above"))
+    too_high.merge(failing).map_values(shown).to(ALERTS, value=JSON)
+
+    minutes = measured.group_by_key().windowed_by(tumbling(timedelta(minutes=1), grace=timedelta(minutes=2)))
+    averages = minutes.aggregate(average=col("value.value").avg(), count=col("value.value").count())
+    averages.to_stream().map(of_minute).to(AVERAGES, key=STRING, value=JSON)
+    return plant
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in SHOWN if name in row}
+
+
+def of_minute(sensor: Windowed[str], row: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return sensor.key, {"id": sensor.key, "minute": sensor.start_ms, **row}
 
 
 class Pipelines:
@@ -29,10 +64,13 @@ class Pipelines:
         self.queries: list[StreamingQuery] = []
 
     def start(self) -> None:
-        metadata = self._metadata()
-        self._to_topics("alerts and measurements", self.routed(self._readings(), metadata))
-        self._updates_to_topics("averages", self.averages(self._readings()), every="1 second")
-        self._to_parquet("parquet", self.measurements(self._readings(), metadata), every="3 seconds")
+        run = topology().start(
+            self._spark,
+            bootstrap_servers=self._servers,
+            checkpoint=self._checkpoints / "plant",
+            starting_offsets={PLANT: self._offsets(PLANT)},
+        )
+        self.queries = [*run.queries, self._measurements_to_parquet()]
 
     def stop(self) -> None:
         for query in self.queries:
@@ -45,72 +83,19 @@ class Pipelines:
                 return f"{query.name}: {str(error).splitlines()[0]}"
         return None
 
-    def measurements(self, readings: DataFrame, metadata: DataFrame) -> DataFrame:
-        """Each measurement with its row of the metadata table."""
-        joined = readings.where("value is not null").join(F.broadcast(metadata), "id")
-        return joined.select("sequence", "id", "at", "value", "kind", "unit", "location", "alert_above")
+    def _measurements_to_parquet(self) -> StreamingQuery:
+        from pyspark.sql import functions as F
 
-    def routed(self, readings: DataFrame, metadata: DataFrame) -> DataFrame:
-        """Rows for several topics out of one read: the topic column says which."""
-        joined = readings.join(F.broadcast(metadata), "id", "left")
-        measured = F.to_json(F.struct("sequence", "id", "at", "value", "unit", "location"))
-        alarming = F.to_json(F.struct("sequence", "id", "at", "value", "unit", "location", "state"))
-        alert = (F.col("value") > F.col("alert_above")) | (F.col("state") == "error")
-        rows = F.array(
-            F.when(F.col("value").isNotNull(), row(MEASUREMENTS, "id", measured)),
-            F.when(alert, row(ALERTS, "id", alarming)),
-        )
-        return joined.select(F.explode(F.array_compact(rows)).alias("row")).select("row.*")
-
-    def averages(self, readings: DataFrame) -> DataFrame:
-        """Average per sensor and minute, sent again whenever it changes."""
-        timed = readings.where("value is not null").withColumn("time", F.timestamp_millis("at"))
-        minute = F.window("time", "1 minute").alias("minute")
-        grouped = timed.withWatermark("time", "2 minutes").groupBy(minute, "id")
-        averaged = grouped.agg(F.avg("value").alias("average"), F.count("*").alias("count"))
-        known = averaged.select("id", F.unix_millis("minute.start").alias("minute"), "average", "count")
-        return known.select(row(AVERAGES, "id", F.to_json(F.struct("*"))).alias("row")).select("row.*")
-
-    def _readings(self) -> DataFrame:
-        starting: dict[str, dict[str, int]] = {PLANT: {}}
-        for (topic, partition), offset in self._starting.items():
-            if topic == PLANT:
-                starting[topic][str(partition)] = offset
         source = self._spark.readStream.format("barnabas").option("kafka.bootstrap.servers", self._servers)
-        records = source.options(subscribe=PLANT, startingOffsets=json.dumps(starting)).load()
-        return records.select(F.from_json(F.col("value").cast("string"), READING).alias("reading")).select("reading.*")
+        source = source.options(
+            subscribe=MEASUREMENTS, startingOffsets=json.dumps({MEASUREMENTS: self._offsets(MEASUREMENTS)})
+        )
+        records = source.option("kafka.isolation.level", "read_committed").load()
+        rows = records.select(F.from_json(F.col("value").cast("string"), MEASUREMENT).alias("row")).select("row.*")
+        writer = rows.writeStream.queryName("parquet").format("parquet").option("path", str(self._parquet))
+        writer = writer.option("checkpointLocation", str(self._checkpoints / "parquet"))
+        return writer.trigger(processingTime=PARQUET_EVERY).start()
 
-    def _metadata(self) -> DataFrame:
-        """The table is a compacted topic: the latest row of each key counts."""
-        source = self._spark.read.format("barnabas").option("kafka.bootstrap.servers", self._servers)
-        records = source.option("subscribe", METADATA).load()
-        latest = records.groupBy("key").agg(F.max_by("value", "offset").alias("value"))
-        rows = latest.select(F.from_json(F.col("value").cast("string"), METADATA_ROW).alias("row"))
-        # Read once, here: a join with this is a join with rows, not with the topic again for every batch.
-        return self._spark.createDataFrame(rows.select("row.*").collect(), METADATA_ROW)
-
-    def _sink(self) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self._servers, "exactlyOnce": "true"}
-
-    def _to_topics(self, name: str, rows: DataFrame) -> None:
-        writer = rows.writeStream.queryName(name).format("barnabas").options(**self._sink())
-        self.queries.append(writer.option("checkpointLocation", str(self._checkpoints / name)).start())
-
-    def _updates_to_topics(self, name: str, rows: DataFrame, every: str) -> None:
-        """Results that change: Spark hands updates to sinks in Python batch by batch, and exactly once all the same."""
-
-        def write(batch: DataFrame, number: int) -> None:
-            batch.write.format("barnabas").mode("append").options(sinkName=name, **self._sink()).save()
-
-        writer = rows.writeStream.queryName(name).outputMode("update").foreachBatch(write)
-        writer = writer.option("checkpointLocation", str(self._checkpoints / name))
-        self.queries.append(writer.trigger(processingTime=every).start())
-
-    def _to_parquet(self, name: str, rows: DataFrame, every: str) -> None:
-        writer = rows.writeStream.queryName(name).format("parquet").option("path", str(self._parquet))
-        writer = writer.option("checkpointLocation", str(self._checkpoints / name))
-        self.queries.append(writer.trigger(processingTime=every).start())
-
-
-def row(topic: str, key: str, value: object) -> object:
-    return F.struct(F.lit(topic).alias("topic"), F.col(key).alias("key"), value.alias("value"))  # type: ignore[attr-defined]
+    def _offsets(self, wanted: str) -> dict[int, int]:
+        """Where the topic ended when the demo began."""
+        return {partition: offset for (topic, partition), offset in self._starting.items() if topic == wanted}

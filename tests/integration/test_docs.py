@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.cli import serve, server, up
 from barnabas.cli.catalogue import TOOLS, module_of, tool_of_script
 from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.nodes import serve, server, up
 from barnabas.testing import Node, reference
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import serve
+from barnabas.cli.nodes import serve
 from barnabas.client.blocking import Connection
 from barnabas.client.exchange import request_frame
 from barnabas.node.configuration import BrokerConfig

@@ -108,8 +108,8 @@ def test_files_stay_for_their_delay_under_another_name(node: Node, client: Any, 
     for _ in range(3):
         client.append("delayed", batch())
     wait_until(lambda: client.offset("delayed", -2) == 3)
+    wait_until(lambda: len(files(node, "delayed-0", ".log")) == 1)
     assert [name for name in files(node, "delayed-0", ".deleted") if ".log" in name][:1]
-    assert len(files(node, "delayed-0", ".log")) == 1
     wait_until(lambda: not files(node, "delayed-0", ".deleted"))
 
 
@@ -124,6 +124,7 @@ def test_what_was_about_to_be_deleted_is_gone_after_a_restart(log_client: Any, r
         raw.wait_until(lambda: client.offset("late", -2) == 3)
         client.connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="doomed")], timeout_ms=9000), 6)
         assert [path for path in node.data_dir.glob("doomed-0.*-delete/*.log") if path.stat().st_size]
+        raw.wait_until(lambda: len(files(node, "late-0", ".log")) == 1)
         assert files(node, "late-0", ".deleted")
         node.kill()
         node.start()

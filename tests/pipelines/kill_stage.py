@@ -67,16 +67,19 @@ class KillStage:
         assert not any(topic.error_code for topic in answer.topics), answer
         self.load = Load(self.settings, self.topics["input"], rate)
         self.driver: subprocess.Popen[bytes] | None = None
+        self.command: list[str] | None = None
+        self.environment: dict[str, str] = {}
         self.log = directory / "driver.log"
 
     def arguments(self) -> list[str]:
         return [self.servers, str(self.directory / "checkpoints"), *self.topics.values()]
 
     def start_driver(self, command: list[str] | None = None, **environment: str) -> None:
-        command = command or [sys.executable, str(PIPELINE), *self.arguments(), "local[2,4]"]
+        self.command = command or [sys.executable, str(PIPELINE), *self.arguments(), "local[2,4]"]
+        self.environment = environment
         env = os.environ | {"PYSPARK_PYTHON": sys.executable} | environment
         with self.log.open("ab") as log:
-            self.driver = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
+            self.driver = subprocess.Popen(self.command, stdout=log, stderr=log, env=env, start_new_session=True)
 
     def ends(self, name: str) -> int:
         topic = self.topics[name]
@@ -90,7 +93,7 @@ class KillStage:
         while not holds():
             died = self.driver is not None and self.driver.poll() is not None
             if died and restart:
-                self.start_driver()
+                self.start_driver(self.command, **self.environment)
             said = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
             assert restart or not died, f"the driver ended by itself while waiting for {what}:\n{said}"
             assert time.monotonic() < deadline, f"{what} did not come within {limit_s} s:\n{said}"
@@ -108,11 +111,9 @@ class KillStage:
         """One of the Python processes that run tasks, if there is one."""
         assert self.driver is not None
         found = dict(descendants(self.driver.pid))
-        workers = [
-            pid
-            for pid, name in found.items()
-            if "pyspark.daemon" in name and "pyspark.daemon" in found.get(parent(pid), "")
-        ]
+        forked = {pid for pid, name in found.items() if "barnabas.pipelines.spark.forked_workers" in name}
+        daemons = {pid for pid in forked if parent(pid) in forked}  # and what answers for a source or a sink
+        workers = [pid for pid in forked if parent(pid) in daemons]
         if workers:
             kill(random.choice(workers))
         return bool(workers)

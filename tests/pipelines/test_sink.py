@@ -22,6 +22,8 @@ import pytest
 pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
@@ -36,6 +38,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 ROWS_PER_BATCH = 20
+BATCHES = 3
 LIMIT_S = 240.0  # the first batch of a session starts half a dozen Python processes
 pytestmark = pytest.mark.timeout(600)
 POINTS = ["after begin", "after flush", "before the first commit", "between two commits", "after the last commit"]
@@ -138,6 +141,7 @@ def mortal(spark: SparkSession) -> None:
 
     pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     spark.dataSource.register(Mortal)
+    spark.dataSource.register(Counting)
 
 
 @pytest.fixture(scope="module", params=["barnabas", "apache"])
@@ -205,17 +209,52 @@ def stage(servers: str, request: pytest.FixtureRequest) -> Iterator[Stage]:
     stage.cluster.close()
 
 
+class CountingReader(DataSourceStreamReader):
+    """BATCHES batches of the same rows, dealt to the same tasks, every time."""
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = tasks
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(ROWS_PER_BATCH)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return {"batch": min(start["batch"] + 1, BATCHES)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        first, last = start["batch"] * ROWS_PER_BATCH, end["batch"] * ROWS_PER_BATCH
+        return [InputPartition(range(first + task, last, self.tasks)) for task in range(self.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return ((number,) for number in partition.value)
+
+
+class Counting(DataSource):
+    """Comes to an end, so that a query can be stopped while it does nothing."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "counting"
+
+    def schema(self) -> str:
+        return "value bigint"
+
+    def streamReader(self, schema: Any) -> CountingReader:
+        return CountingReader(int(self.options["tasks"]))
+
+
 def counting(spark: SparkSession, tasks: int = 2) -> DataFrame:
-    """The same rows in the same batches, every time."""
-    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_PER_BATCH)
-    rows = numbers.option("numPartitions", tasks).load()
+    rows = spark.readStream.format("counting").option("tasks", tasks).load()
     return rows.select(F.col("value").cast("string").alias("value"), F.col("value").cast("string").alias("key"))
 
 
-def run_until(query: Any, batch: int, limit_s: float = LIMIT_S) -> None:
+def run_to_the_end(query: Any, limit_s: float = LIMIT_S) -> None:
     deadline = time.monotonic() + limit_s
     try:
-        while not query.lastProgress or query.lastProgress["batchId"] < batch:
+        while not query.lastProgress or query.lastProgress["batchId"] < BATCHES - 1:
             assert query.isActive, query.exception()
             assert time.monotonic() < deadline, query.lastProgress
             time.sleep(0.02)
@@ -231,12 +270,7 @@ def run_to_death(query: Any, limit_s: float = LIMIT_S) -> str:
     return str(death.value)
 
 
-def assert_whole_batches(found: Counter[str], at_least: int) -> None:
-    """Every row once, none left out, and batches are there whole."""
-    assert set(found.values()) == {1}
-    assert set(found) == {str(number) for number in range(len(found))}
-    assert len(found) % ROWS_PER_BATCH == 0
-    assert len(found) >= at_least * ROWS_PER_BATCH
+EVERY_ROW_ONCE = Counter(str(number) for number in range(BATCHES * ROWS_PER_BATCH))
 
 
 @pytest.mark.parametrize("servers", ["barnabas"], indirect=True)
@@ -318,22 +352,22 @@ class TestExactlyOnce:
     @pytest.mark.parametrize("point", POINTS)
     def test_a_query_that_dies_and_goes_on(self, spark: SparkSession, stage: Stage, point: str) -> None:
         assert point in run_to_death(self.start(spark, stage, point))
-        run_until(self.start(spark, stage, point), 2)
-        assert_whole_batches(stage.values(), 3)
+        run_to_the_end(self.start(spark, stage, point))
+        assert stage.values() == EVERY_ROW_ONCE
 
     @pytest.mark.parametrize("servers", ["barnabas"], indirect=True)
     @pytest.mark.parametrize("tasks", [1, 3])
     def test_another_number_of_tasks_after_a_death(self, spark: SparkSession, stage: Stage, tasks: int) -> None:
         run_to_death(self.start(spark, stage, "after flush"))
-        run_until(self.start(spark, stage, "after flush", tasks), 2)
-        assert_whole_batches(stage.values(), 3)
+        run_to_the_end(self.start(spark, stage, "after flush", tasks))
+        assert stage.values() == EVERY_ROW_ONCE
 
     def test_a_task_that_stops_longer_than_its_transaction_lives(self, spark: SparkSession, stage: Stage) -> None:
         limit = {"kafka.transaction.timeout.ms": "1000"}
         said = run_to_death(self.start(spark, stage, "3:after flush", **limit))
         assert "longer than its transactions live (1000 ms)" in said
-        run_until(self.start(spark, stage, "3:after flush"), 2)
-        assert_whole_batches(stage.values(), 3)
+        run_to_the_end(self.start(spark, stage, "3:after flush"))
+        assert stage.values() == EVERY_ROW_ONCE
 
     @pytest.mark.parametrize("point", ["between two commits", "after the last commit"])
     def test_two_sinks_of_one_query(self, spark: SparkSession, stage: Stage, point: str) -> None:
@@ -343,16 +377,14 @@ class TestExactlyOnce:
         second = stage.options(exactlyOnce="true", sinkName="second", point=point, grave=grave) | {"topic": other}
 
         def both(rows: DataFrame, batch: int) -> None:
-            if batch > 2:  # the query is stopped here; in the middle of a write it would leave a transaction open
-                return
             rows.write.format("barnabas").mode("append").options(**first).save()
             rows.write.format("mortal").mode("append").options(**second).save()
 
         writer = counting(spark).writeStream.foreachBatch(both).option("checkpointLocation", stage.checkpoint)
         assert point in run_to_death(writer.start())
-        run_until(writer.start(), 2)
+        run_to_the_end(writer.start())
         for topic in (stage.topic, other):
-            assert_whole_batches(stage.values(topic), 3)
+            assert stage.values(topic) == EVERY_ROW_ONCE
 
     @pytest.mark.parametrize("servers", ["barnabas"], indirect=True)
     def test_sinks_inside_foreach_batch_need_names(self, spark: SparkSession, stage: Stage) -> None:
@@ -373,5 +405,5 @@ class TestExactlyOnce:
     @pytest.mark.parametrize("servers", ["barnabas"], indirect=True)
     def test_a_plain_sink_writes_everything(self, spark: SparkSession, stage: Stage) -> None:
         options = stage.options(checkpointLocation=stage.checkpoint)
-        run_until(counting(spark).writeStream.format("barnabas").options(**options).start(), 2)
-        assert_whole_batches(stage.values(), 3)
+        run_to_the_end(counting(spark).writeStream.format("barnabas").options(**options).start())
+        assert stage.values() == EVERY_ROW_ONCE

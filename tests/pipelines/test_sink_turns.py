@@ -65,7 +65,7 @@ class Query:
         self.link = Link(self.options.properties)
         self.run = f"run-{next(self.runs)}"
 
-    def task(self, batch: int, task: int, rows: list[str]) -> Message:
+    def task(self, batch: int | None, task: int, rows: list[str]) -> Message:
         columns = {"key": [row[:1].encode() for row in rows], "value": [row.encode() for row in rows]}
         schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
         turn = Turn(self.prefix, task, batch, self.run)
@@ -215,7 +215,34 @@ def test_other_rows_in_a_replay_are_refused_and_nothing_more_is_written(query: Q
 
 def test_an_aborted_batch_leaves_nothing_open_not_even_of_tasks_that_were_killed(query: Query) -> None:
     messages = query.tasks(0, ["a"], ["b"], ["c"])
-    abort_turn([messages[0], None, None], query.link, query.options)
+    abort_turn([messages[0], None, None], query.link, query.options, own_prefix="")
+    assert query.output() == []
+
+
+def test_a_write_that_was_given_up_leaves_nothing_open_whenever_its_tasks_come(query: Query) -> None:
+    early = query.task(None, 0, ["a"])
+    abort_turn([None, None], query.link, query.options, own_prefix=query.prefix)
+    with pytest.raises(SinkError, match="task 1 of this write came after it had been given up"):
+        query.task(None, 1, ["b"])
+    with pytest.raises(SinkError, match="shut it out"):
+        query.commit([early])
+    assert query.output() == []
+
+
+def test_a_task_that_begins_while_its_write_is_given_up_is_shut_out(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[Message] = []
+    add_offset = query.link.transactions.add_offset
+
+    def begin_in_between(*arguments: Any) -> None:
+        if not late:
+            late.append(query.task(None, 0, ["a"]))
+        add_offset(*arguments)
+
+    monkeypatch.setattr(query.link.transactions, "add_offset", begin_in_between)
+    abort_turn([None], query.link, query.options, own_prefix=query.prefix)
+    assert len(late) == 1
     assert query.output() == []
 
 

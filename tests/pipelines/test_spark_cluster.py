@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spark.archive import archive
+from barnabas.pipelines.spark.archive import archive, class_path_of
 from barnabas.pipelines.spark.java import JavaMissing
 from barnabas.testing import Node
 
@@ -33,6 +33,11 @@ def java_options() -> str:
         pytest.skip(str(missing))
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
     return quick if made is None else f"{quick} -XX:SharedArchiveFile={made}"
+
+
+def class_path() -> str:
+    made = archive()
+    return "" if made is None else class_path_of(made)
 
 
 class SparkCluster:
@@ -60,6 +65,7 @@ class SparkCluster:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_JAVA_OPTS": java_options(),
+            "SPARK_DAEMON_CLASSPATH": class_path(),
             "SPARK_DAEMON_MEMORY": "256m",
         }
         with (self.directory / f"{name}.log").open("wb") as log:
@@ -117,13 +123,15 @@ def test_a_worker_is_killed_in_the_middle_and_the_output_is_exactly_once(cluster
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m",
             "--conf", "spark.executor.cores=1", "--driver-memory", "512m",
             "--conf", f"spark.executor.extraJavaOptions={java_options()}",
-            "--driver-java-options", java_options(),
+            "--conf", f"spark.executor.extraClassPath={class_path()}",
+            "--driver-java-options", java_options(), "--driver-class-path", class_path(),
             str(shared.PIPELINE), *stage.arguments(),
         ]  # fmt: skip
         try:
             stage.load.start()
             stage.start_driver(submit, SPARK_LOCAL_IP="127.0.0.1")
-            stage.wait("output", lambda: stage.ends("copies") > 0 and stage.ends("totals") > 0, LIMIT_S)
+            # Spark gives a new Python process ten seconds to answer, which may be too short for a busy machine.
+            stage.wait("output", lambda: stage.ends("copies") > 0 and stage.ends("totals") > 0, LIMIT_S, restart=True)
             victim = cluster.workers[0]
             for pid in [pid for pid, _ in shared.descendants(victim.pid)] + [victim.pid]:
                 shared.kill(pid)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.cli.groups import committed_offsets, list_groups
+from barnabas.cli.admin.groups import committed_offsets, list_groups
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node

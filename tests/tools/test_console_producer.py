@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.reading import end_offsets, partitions_of, read
+from barnabas.cli.records.reading import end_offsets, partitions_of, read
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.settings import ClientSettings

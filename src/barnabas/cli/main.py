@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_command(name: str, arguments: list[str]) -> int:
     import importlib
 
-    code: int = importlib.import_module(f"barnabas.cli.{name}").run(arguments)
+    code: int = importlib.import_module(f"barnabas.cli.nodes.{name}").run(arguments)
     return code
 
 

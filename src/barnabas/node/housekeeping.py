@@ -1,8 +1,8 @@
 """Rounds through the partitions in the background: segments that retention no longer keeps are deleted.
 
 The first round comes `log.initial.task.delay.ms` after the start, the others every `log.retention.check.interval.ms`.
-However much there is to do, a round looks around for some milliseconds at a time and lets requests be answered in
-between; who deletes, which is a dozen renames at a time, rests twice as long as he has worked.
+However much there is to do, a round works for some milliseconds at a time and lets requests be answered in between;
+the files are left to the thread of their disk.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from collections.abc import Callable
 from barnabas.node.partition import Partition
 from barnabas.node.partitions import Partitions
 from barnabas.node.storage.doubt import DamagedIndex
-from barnabas.node.storage.log_cuts import SEGMENTS_AT_ONCE
-from barnabas.node.storage.retention import delete_old_segments
+from barnabas.node.storage.retention import SEGMENTS_AT_ONCE, delete_old_segments
 from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger("barnabas.housekeeping")
 
 TURN_S = 0.002
-REST, REST_S_MAX = 2, 0.005
 
 
 class Housekeeping:
@@ -59,12 +57,10 @@ class Housekeeping:
         for partition in list(self._partitions):
             before, count = deleted, SEGMENTS_AT_ONCE
             while count == SEGMENTS_AT_ONCE:
-                began = time.monotonic()
                 count = self._retain(partition)
                 deleted += count
-                if count or time.monotonic() > turn_ends:
-                    worked_s = time.monotonic() - began
-                    await asyncio.sleep(min(REST * worked_s, REST_S_MAX) if count else 0)
+                if time.monotonic() > turn_ends:
+                    await asyncio.sleep(0)
                     turn_ends = time.monotonic() + TURN_S
             if deleted > before:
                 log = partition.log

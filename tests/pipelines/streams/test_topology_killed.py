@@ -68,10 +68,11 @@ def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path:
             before = stage.ends("totals")
             stage.wait("progress", lambda before=before: stage.ends("totals") > before, LIFE_LIMIT_S, restart=True)
             time.sleep(chance.uniform(0, 1.5))
-            if number % 2 and stage.kill_worker():
-                continue
-            stage.kill_driver()
-            stage.start_driver()
+            if number % 2:
+                stage.wait("a worker to kill", stage.kill_worker, LIFE_LIMIT_S, restart=True)
+            else:
+                stage.kill_driver()
+                stage.start_driver()
         stage.finish(LIFE_LIMIT_S)
     finally:
         stage.close()

@@ -2,7 +2,13 @@ import struct
 
 import pytest
 
-from barnabas.cli.deserializers import SerializationError, UnknownDeserializer, deserializer, java_double, java_float
+from barnabas.cli.records.deserializers import (
+    SerializationError,
+    UnknownDeserializer,
+    deserializer,
+    java_double,
+    java_float,
+)
 
 PACKAGE = "org.apache.kafka.common.serialization."
 

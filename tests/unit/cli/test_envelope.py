@@ -1,7 +1,7 @@
 import pytest
 
-from barnabas.cli.envelope import parse, record_line
 from barnabas.cli.errors import ToolFailed
+from barnabas.cli.records.envelope import parse, record_line
 from barnabas.client.records import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 1, 7, 1700000000000, 0, b"k", b"v", [("h", b"x"), ("n", None), ("b", b"\xff")])

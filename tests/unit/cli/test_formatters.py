@@ -4,7 +4,7 @@ import struct
 import pytest
 
 from barnabas.cli.errors import UsageError
-from barnabas.cli.formatters import formatter
+from barnabas.cli.records.formatters import formatter
 from barnabas.client.records import ConsumerRecord
 from barnabas.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 

@@ -1,7 +1,7 @@
 import pytest
 
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.line_reader import LineReader
+from barnabas.cli.records.line_reader import LineReader
 
 
 def reader(**properties: str) -> LineReader:

@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cli import perf_stats
-from barnabas.cli.perf_stats import SendStats, percentile
+from barnabas.cli.records import perf_stats
+from barnabas.cli.records.perf_stats import SendStats, percentile
 from barnabas.cli.tools.consumer_perf_test import Progress, shown_time
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from barnabas.cli.admin.points_in_time import duration_ms, iso_duration_ms, since_ms, timestamp_ms
 from barnabas.cli.errors import UsageError
-from barnabas.cli.points_in_time import duration_ms, iso_duration_ms, since_ms, timestamp_ms
 
 
 def test_dates_are_in_utc_unless_they_say_otherwise() -> None:

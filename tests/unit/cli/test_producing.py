@@ -1,6 +1,6 @@
 import io
 
-from barnabas.cli.producing import CHUNK_BYTES, lines
+from barnabas.cli.records.producing import CHUNK_BYTES, lines
 
 
 class Trickle(io.BytesIO):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.admin.descriptions import CLIENT_METRICS, describe_configs
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
-from barnabas.cli.descriptions import CLIENT_METRICS, describe_configs
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json

@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli import quotas
-from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION, OUTPUT, connect, nearest, wants_json
-from barnabas.cli.descriptions import (
+from barnabas.cli.admin import quotas
+from barnabas.cli.admin.descriptions import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -19,6 +18,7 @@ from barnabas.cli.descriptions import (
     describe_configs,
     require_broker,
 )
+from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION, OUTPUT, connect, nearest, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
@@ -332,7 +332,7 @@ def _exists(cluster: Cluster, kind: str, name: str) -> bool:
         return True
     known = _names(cluster, kind)
     if kind == "groups":
-        from barnabas.cli.groups import list_groups
+        from barnabas.cli.admin.groups import list_groups
 
         known += [listing.group for listing in list_groups(cluster)]
     if name in known:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.connect import BOOTSTRAP_SERVER, ZOOKEEPER, bootstrap, key_values
 from barnabas.cli.deprecations import client_properties, either, older
-from barnabas.cli.deserializers import SerializationError
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.records.deserializers import SerializationError
 
 if TYPE_CHECKING:
-    from barnabas.cli.formatters import Formatter
+    from barnabas.cli.records.formatters import Formatter
     from barnabas.client.consumer import AssignedConsumer, ConsumerRecord, GroupConsumer
     from barnabas.client.settings import ClientSettings
 
@@ -81,7 +81,7 @@ PARSER = Parser(
 
 def run(parsed: Parsed) -> int:
     from barnabas.cli.client_log import listen
-    from barnabas.cli.formatters import formatter
+    from barnabas.cli.records.formatters import formatter
     from barnabas.client.settings import ClientSettings
 
     listen()
@@ -226,7 +226,7 @@ def _consume(
 
 
 def _close(consumer: GroupConsumer | AssignedConsumer, settings: ClientSettings, own_group: str | None) -> None:
-    from barnabas.cli.groups import delete_group
+    from barnabas.cli.admin.groups import delete_group
     from barnabas.client.cluster import Cluster
     from barnabas.client.errors import ClientError
 

@@ -17,8 +17,8 @@ from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, option
 
 if TYPE_CHECKING:
-    from barnabas.cli.line_reader import LineReader
-    from barnabas.cli.producing import Failures
+    from barnabas.cli.records.line_reader import LineReader
+    from barnabas.cli.records.producing import Failures
     from barnabas.client.producer import Producer, RecordMetadata
     from barnabas.client.settings import ClientSettings
 
@@ -88,8 +88,8 @@ def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
     from barnabas.cli.client_log import listen
-    from barnabas.cli.line_reader import LineReader
-    from barnabas.cli.producing import wait_for_topic
+    from barnabas.cli.records.line_reader import LineReader
+    from barnabas.cli.records.producing import wait_for_topic
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings
@@ -143,7 +143,7 @@ def _settings(parsed: Parsed) -> ClientSettings:
 
 
 def _produce(producer: Producer, parsed: Parsed, reader: LineReader, longest: int) -> int:
-    from barnabas.cli.producing import Failures, feed_to_the_end
+    from barnabas.cli.records.producing import Failures, feed_to_the_end
 
     topic = parsed.text("topic") or ""
     failures = Failures(topic)
@@ -191,7 +191,7 @@ def _telling(failures: Failures) -> Iterator[None]:
 
 def _lines(failures: Failures, longest: int) -> Iterator[list[bytes]]:
     """What stands on stdin, with a prompt before it on a terminal."""
-    from barnabas.cli.producing import lines
+    from barnabas.cli.records.producing import lines
 
     def too_long(number: int) -> None:
         print(f"Line {number} is longer than max.request.size, {longest} bytes, and left out.", file=sys.stderr)

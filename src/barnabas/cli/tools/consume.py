@@ -73,8 +73,8 @@ def run(parsed: Parsed) -> int:
         raise UsageError("--json and --format exclude each other.")
     if "group" in parsed:
         return _consume_as_member(parsed)
-    from barnabas.cli.points_in_time import since_ms
-    from barnabas.cli.reading import end_offsets, partitions_of, read, start_offsets
+    from barnabas.cli.admin.points_in_time import since_ms
+    from barnabas.cli.records.reading import end_offsets, partitions_of, read, start_offsets
     from barnabas.client.cluster import Cluster
     from barnabas.client.fetcher import Fetcher, FetchSettings
 
@@ -142,7 +142,7 @@ def _consume_as_member(parsed: Parsed) -> int:
 def _writer(parsed: Parsed) -> Write:
     end = unescape(parsed.text("delimiter") or "")
     if "json" in parsed:
-        from barnabas.cli.envelope import record_line
+        from barnabas.cli.records.envelope import record_line
 
         return lambda record: record_line(record).encode() + b"\n"
     null = (parsed.text("null") or "").encode()

@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.cli import group_offset_changes, group_tables, offset_plans
-from barnabas.cli.connect import CONNECTION, OUTPUT, bootstrap, properties_of, wants_json
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.groups import (
+from barnabas.cli.admin import group_offset_changes, group_tables, offset_plans
+from barnabas.cli.admin.groups import (
     DEAD,
     STATES,
     GroupDescription,
@@ -21,6 +19,8 @@ from barnabas.cli.groups import (
     describe_group,
     list_groups,
 )
+from barnabas.cli.connect import CONNECTION, OUTPUT, bootstrap, properties_of, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError

@@ -6,9 +6,9 @@ import re
 import struct
 import sys
 
-from barnabas.cli import log_decoders
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.index_files import (
+from barnabas.cli.files import log_decoders
+from barnabas.cli.files.index_files import (
     Findings,
     base_offset,
     dump_aborted,
@@ -18,7 +18,7 @@ from barnabas.cli.index_files import (
     mapped,
     records_of,
 )
-from barnabas.cli.log_decoders import Decoder
+from barnabas.cli.files.log_decoders import Decoder
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.wire.batch import BatchHeader, Record, add_to_sequence, batch_crc, iterate_batches
 from barnabas.wire.codec import DecodeError

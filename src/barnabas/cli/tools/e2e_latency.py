@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.connect import BOOTSTRAP_SERVER
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.perf_stats import percentile
+from barnabas.cli.records.perf_stats import percentile
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
@@ -87,7 +87,7 @@ def _take_positionals(parsed: Parsed) -> None:
 
 
 def _measure(cluster: Cluster, fetcher: Fetcher, parsed: Parsed, count: int) -> None:
-    from barnabas.cli.reading import end_offsets, partitions_of
+    from barnabas.cli.records.reading import end_offsets, partitions_of
     from barnabas.client.producer import Producer
 
     topic = parsed.text("topic") or ""

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.connect import (
-    BOOTSTRAP_CONTROLLER,
-    BOOTSTRAP_SERVER_ONLY,
-    COMMAND_CONFIG,
-    OUTPUT,
-    connect,
-    wants_json,
-)
-from barnabas.cli.descriptions import require_broker
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.feature_levels import (
+from barnabas.cli.admin.descriptions import require_broker
+from barnabas.cli.admin.feature_levels import (
     METADATA_VERSION,
     dependency_lines,
     level_of,
@@ -23,6 +14,15 @@ from barnabas.cli.feature_levels import (
     parse_feature,
     release_name,
 )
+from barnabas.cli.connect import (
+    BOOTSTRAP_CONTROLLER,
+    BOOTSTRAP_SERVER_ONLY,
+    COMMAND_CONFIG,
+    OUTPUT,
+    connect,
+    wants_json,
+)
+from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Option, Parsed, Parser, option
 from barnabas.cli.output import print_json
 from barnabas.cli.refusals import words

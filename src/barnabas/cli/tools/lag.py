@@ -90,8 +90,8 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def lag_rows(cluster: Cluster, parsed: Parsed) -> list[LagRow]:
-    from barnabas.cli.group_tables import offset_rows
-    from barnabas.cli.groups import describe_group, list_groups
+    from barnabas.cli.admin.group_tables import offset_rows
+    from barnabas.cli.admin.groups import describe_group, list_groups
 
     names = parsed.rest or [listing.group for listing in list_groups(cluster)]
     topics = set(parsed.texts("topic"))

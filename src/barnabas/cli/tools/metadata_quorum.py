@@ -212,7 +212,7 @@ def _remove(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _add(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.controller_files import controller_of
+    from barnabas.cli.files.controller_files import controller_of
     from barnabas.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 
     path = parsed.text("command-config")

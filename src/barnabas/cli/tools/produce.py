@@ -14,7 +14,7 @@ from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, Positional, option
 
 if TYPE_CHECKING:
-    from barnabas.cli.producing import Failures
+    from barnabas.cli.records.producing import Failures
     from barnabas.client.producer import Producer, RecordMetadata
 
 LONGEST_BYTES = 1 << 30
@@ -65,7 +65,7 @@ def run(parsed: Parsed) -> int:
     from dataclasses import replace
 
     from barnabas.cli.client_log import listen
-    from barnabas.cli.producing import Failures, feed_to_the_end, wait_for_topic
+    from barnabas.cli.records.producing import Failures, feed_to_the_end, wait_for_topic
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
     from barnabas.client.producer_settings import ProducerSettings
@@ -141,7 +141,7 @@ def _of_files(paths: list[str]) -> Iterator[Outgoing]:
 
 
 def _of_json(tombstones: bool) -> Iterator[Outgoing]:
-    from barnabas.cli.envelope import parse
+    from barnabas.cli.records.envelope import parse
 
     for number, line in enumerate(_pieces(b"\n"), 1):
         if not line.strip():

@@ -13,7 +13,7 @@ from barnabas.cli.connect import BOOTSTRAP_SERVER
 from barnabas.cli.deprecations import either, older
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.perf_stats import SendStats, Throttle
+from barnabas.cli.records.perf_stats import SendStats, Throttle
 
 if TYPE_CHECKING:
     from barnabas.client.producer import Producer
@@ -75,7 +75,7 @@ def run(parsed: Parsed) -> int:
     settings = _settings(parsed)
     if _transactional_id(parsed, settings) is not None:
         return _run_in_transactions(parsed, settings, values)
-    from barnabas.cli.producing import close_hastily
+    from barnabas.cli.records.producing import close_hastily
     from barnabas.client.producer import Producer
 
     stats = SendStats(parsed.number("reporting-interval") or 5000)

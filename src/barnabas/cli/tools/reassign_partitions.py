@@ -7,12 +7,8 @@ import time
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION_WITHOUT_LIST, OUTPUT, connect, wants_json
-from barnabas.cli.descriptions import BROKER, describe_topics
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.output import print_json
-from barnabas.cli.reassigning import (
+from barnabas.cli.admin.descriptions import BROKER, describe_topics
+from barnabas.cli.admin.reassigning import (
     BROKER_THROTTLES,
     Assignment,
     Directories,
@@ -32,6 +28,10 @@ from barnabas.cli.reassigning import (
     read_topics,
     set_throttles,
 )
+from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION_WITHOUT_LIST, OUTPUT, connect, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.output import print_json
 from barnabas.client.errors import Refused
 from barnabas.wire.errors import ErrorCode
 

@@ -33,7 +33,7 @@ PARSER = Parser(
 
 
 def run(parsed: Parsed) -> int:
-    from barnabas.cli.serve import serve
+    from barnabas.cli.nodes.serve import serve
     from barnabas.node.configuration.sources import load
 
     if not parsed.rest:

@@ -10,8 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.feature_levels import (
+from barnabas.cli.admin.feature_levels import (
     dependency_lines,
     level_of,
     levels_at,
@@ -19,11 +18,12 @@ from barnabas.cli.feature_levels import (
     parse_feature,
     release_name,
 )
+from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.wire.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.cli.formatting import Format
+    from barnabas.cli.files.formatting import Format
     from barnabas.node.configuration import BrokerConfig
 
 CONFIG = option("--config", "-c", takes="file", help="The node's configuration.", completes="file")
@@ -133,7 +133,7 @@ def _info(config: BrokerConfig) -> int:
 
 
 def _format(parsed: Parsed, config: BrokerConfig) -> int:
-    from barnabas.cli.formatting import bootstrap_records, format_directory
+    from barnabas.cli.files.formatting import bootstrap_records, format_directory
     from barnabas.node.storage.meta_properties import read_meta_properties
 
     wanted = _wanted(parsed, config)
@@ -170,7 +170,7 @@ def _format(parsed: Parsed, config: BrokerConfig) -> int:
 
 
 def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
-    from barnabas.cli.formatting import Format, scram_credential
+    from barnabas.cli.files.formatting import Format, scram_credential
     from barnabas.core.metadata.records import FINALIZED_FEATURES, KRAFT_VERSION, LEVEL_MAX, LEVEL_MIN, LEVEL_WRITTEN
     from barnabas.core.metadata.records import SUPPORTED_FEATURES as SUPPORTED
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli import offset_plans
+from barnabas.cli.admin import offset_plans
+from barnabas.cli.admin.groups import DEAD, EMPTY, commit_offsets, committed_offsets, describe_group
 from barnabas.cli.connect import BOOTSTRAP_SERVER, bootstrap, properties_of
 from barnabas.cli.deprecations import either, older
 from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.groups import DEAD, EMPTY, commit_offsets, committed_offsets, describe_group
 from barnabas.cli.options import Parsed, Parser, option
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _watch(parsed: Parsed, filters: list[Filter]) -> None:
-    from barnabas.cli.reading import end_offsets, partitions_of, read, start_offsets
+    from barnabas.cli.records.reading import end_offsets, partitions_of, read, start_offsets
     from barnabas.client.cluster import Cluster
     from barnabas.client.fetcher import Fetcher, FetchSettings
 
@@ -151,7 +151,7 @@ def _pattern(text: str) -> re.Pattern[bytes]:
 
 def _shown(parsed: Parsed) -> Callable[[ConsumerRecord], str]:
     if wants_json(parsed):
-        from barnabas.cli.envelope import record_line
+        from barnabas.cli.records.envelope import record_line
 
         return record_line
     colourful = is_colourful(sys.stdout)

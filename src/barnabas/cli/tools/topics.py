@@ -9,8 +9,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from barnabas.cli.admin.descriptions import TOPIC, Config, Partition, Topic, describe_configs, describe_topics
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, nearest, wants_json
-from barnabas.cli.descriptions import TOPIC, Config, Partition, Topic, describe_configs, describe_topics
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json

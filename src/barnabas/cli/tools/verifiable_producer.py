@@ -13,7 +13,7 @@ from barnabas.cli.connect import BOOTSTRAP_SERVER
 from barnabas.cli.deprecations import either, older
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.perf_stats import Throttle
+from barnabas.cli.records.perf_stats import Throttle
 
 if TYPE_CHECKING:
     from barnabas.client.producer import Producer, RecordMetadata

@@ -20,6 +20,7 @@ from barnabas.node.storage.files import DELETED_SUFFIX, unlink_all
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LONG_MAX, SEGMENT_BYTES_MAX, LogConfig
+from barnabas.node.storage.log_cuts import ShrinkingLog
 from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.partition_metadata import write_partition_metadata
@@ -121,7 +122,7 @@ class MetadataLog:
     def delete_before(self, offset: int) -> None:
         """Deletes the segments that are wholly below `offset`."""
         with _as_os_error():
-            self._log.delete_segments(lambda _, following: following.base_offset <= offset)
+            self._log.delete_segments(offset)
 
     def close(self, *, clean: bool) -> None:
         with _as_os_error():
@@ -131,6 +132,9 @@ class MetadataLog:
 
     def flush_later(self, log: PartitionLog) -> None:
         """After a roll; the next sync finds the new segment and takes everything along."""
+
+    def delete_below_start(self, log: ShrinkingLog) -> None:
+        """It is moved by nobody: `delete_before` deletes what a snapshot holds."""
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._flusher.submit(unlink_all, paths)

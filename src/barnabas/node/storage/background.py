@@ -12,6 +12,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from barnabas.node.storage.doubt import DamagedIndex
     from barnabas.node.storage.log import PartitionLog
+    from barnabas.node.storage.log_cuts import ShrinkingLog
     from barnabas.node.storage.log_state import LogState
 
 T = TypeVar("T")
@@ -23,6 +24,9 @@ class Background(Protocol):
     def flush_later(self, log: PartitionLog) -> None: ...
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None: ...
+
+    def delete_below_start(self, log: ShrinkingLog) -> None:
+        """Segments that are wholly below the log's start are to go."""
 
     def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         """An index is to be written anew; None if that is done."""
@@ -61,6 +65,9 @@ class Foreground:
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         unlink_all(paths)
+
+    def delete_below_start(self, log: ShrinkingLog) -> None:
+        log.delete_segments(log.log_start_offset)
 
     def mend(self, log: LogState, damaged: DamagedIndex) -> None:
         for path in log.mend_now(damaged):

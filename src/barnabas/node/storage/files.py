@@ -113,8 +113,8 @@ class PooledFile:
 class FileRange:
     """A part of a file, read when it is needed: the answer to a client that may take its time.
 
-    No handle is kept for it. The file may have been closed meanwhile, then it is opened for the moment; if it has been
-    deleted, reading fails.
+    No handle is kept for it. The file may have been closed meanwhile, then it is opened for the moment, also if it is
+    just given its name as a deleted one; once it is gone, reading fails.
     """
 
     __slots__ = ("_file", "_size", "_start")
@@ -130,11 +130,20 @@ class FileRange:
     def read(self, offset: int, size: int) -> bytes:
         if self._file.fd >= 0:
             return os.pread(self._file.fd, size, self._start + offset)
-        fd = os.open(self._file.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._open()
         try:
             return os.pread(fd, size, self._start + offset)
         finally:
             os.close(fd)
+
+    def _open(self) -> int:
+        path = self._file.path
+        for each in (path, path.removesuffix(DELETED_SUFFIX)):
+            try:
+                return os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                pass
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def fsync_path(path: str) -> None:
@@ -188,6 +197,15 @@ def overwrite(fd: int, content: bytes) -> None:
     while written < len(content):
         written += os.pwrite(fd, content[written:], written)
     os.ftruncate(fd, len(content))
+
+
+def rename_all(directory: str, names: Iterable[tuple[str, str]]) -> None:
+    """Old names to new ones; a file that is gone needs none."""
+    for old, new in names:
+        try:
+            os.rename(f"{directory}/{old}", f"{directory}/{new}")
+        except FileNotFoundError:
+            pass
 
 
 def unlink_all(paths: Iterable[str]) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.node.storage.files import fsync_path
 from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.segment import Segment
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-SEGMENTS_AT_ONCE = 4  # a few renames each: deleting so many does not hold up the loop
 
 
 class ShrinkingLog(LogState):
@@ -55,9 +51,9 @@ class ShrinkingLog(LogState):
         for task in self._flushing:
             task.end_offset = min(task.end_offset, offset)
 
-    def advance_log_start_offset(self, offset: int, *, delete_max: int = SEGMENTS_AT_ONCE) -> bool:
-        """No longer offer what is below `offset`; segments wholly below are deleted, many of them by the next round of
-        retention. False if it already was so."""
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """No longer offer what is below `offset`; segments wholly below it are deleted, in the background. False if it
+        already was so."""
         if offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -66,33 +62,40 @@ class ShrinkingLog(LogState):
             )
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
+        self._start_at(offset)
         self.producers.high_watermark_moved(offset)
-        self.delete_segments(lambda _, following: following.base_offset <= offset, limit=delete_max)
-        # Not to the new start itself: segments below it that are still there may come back after a crash, and are to be
-        # whole then.
-        self.recovery_point = max(self.recovery_point, min(offset, self.segments.first_offset))
+        self.delete_below_start()
         return True
 
-    def delete_segments(self, removable: Callable[[Segment, Segment], bool], *, limit: int | None = None) -> int:
-        """Delete segments from the start while `removable(segment, next segment)` holds; how many there were."""
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def delete_below_start(self) -> None:
+        if self.segments.count_below(self.log_start_offset):
+            self.background.delete_below_start(self)
+
+    def delete_segments(self, offset: int) -> None:
+        """Delete the segments that are wholly below `offset`, here and now. After a crash some of them may be back."""
         try:
-            removed = self.segments.remove_from_start(removable, limit)
+            removed = self.give_up_segments(offset)
             if removed:
-                self._abort_cleaning()
                 self._remove(removed)
-                first = self.segments.first_offset
-                if len(removed) == limit:  # the last of several rounds looks for all of them in the directory
-                    self.producers.remove_snapshots_at(segment.base_offset for segment in removed)
-                else:
-                    self.producers.remove_snapshots(before=first)
-                if first > self.log_start_offset:
-                    self.log_start_offset = first
-                    self.epochs.truncate_from_start(first)
+                self.producers.remove_snapshots(before=self.segments.first_offset)
         except OSError as error:
             raise self._failed(error) from error
-        return len(removed)
+
+    def give_up_segments(self, offset: int, limit: int | None = None) -> list[Segment]:
+        """Segments that are wholly below `offset`, the first ones; their files are left to whoever calls this."""
+        removed = self.segments.remove_below(offset, limit)
+        if removed:
+            self._abort_cleaning()
+            self._directory_changed = True
+            first = self.segments.first_offset
+            if first > self.log_start_offset:
+                self._start_at(first)
+            self.recovery_point = max(self.recovery_point, first)
+        return removed
 
     def _remove_for_good(self, segments: list[Segment]) -> None:
         """The end of the log, the last first, and before anything is written: after a crash they must not come back."""

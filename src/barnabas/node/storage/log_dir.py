@@ -10,7 +10,7 @@ import re
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -40,14 +40,17 @@ from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.flusher import LOGS_PER_ROUND, Flusher
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_cuts import ShrinkingLog
 from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.mending import Mending
 from barnabas.node.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.node.storage.partition_metadata import PARTITION_METADATA, render_partition_metadata
+from barnabas.node.storage.start_deletion import StartDeletion
 from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
 
+CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 TRANSACTION_INDEXES = "transactionIndexes"  # in the mark of a clean stop, where Kafka passes over it
 METADATA_DIRECTORY = "__cluster_metadata-0"  # the controller's, not ours
@@ -109,7 +112,7 @@ class LogDir:
         self.previous_broker_epoch = -1
         self._left_transaction_indexes: int | None = None
         self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, by the flusher's thread
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, as they are on the disk
         self._on_failure = on_failure
         self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._lock: DirectoryLock | None = None
@@ -117,6 +120,7 @@ class LogDir:
             self._take()
         self.flusher = Flusher(os.path.basename(self.path), self.failed)
         self._mending = Mending(self._in_background, self.failed)
+        self.start_deletion = StartDeletion(self)
 
     def _take(self) -> None:
         make_directories(self.path)
@@ -148,6 +152,9 @@ class LogDir:
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._after(delay_ms, lambda: unlink_all(paths))
+
+    def delete_below_start(self, log: ShrinkingLog) -> None:
+        self.start_deletion.ask_for(log)
 
     def _after(self, delay_ms: int, work: Callable[[], None]) -> None:
         """Work for the flusher's thread, once `delay_ms` have passed or the directory is closed cleanly."""
@@ -226,10 +233,13 @@ class LogDir:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """A damaged checkpoint is as good as none: more is scanned, nothing is lost."""
         try:
-            return read_offsets(self.path, name)
+            offsets = read_offsets(self.path, name)
         except CorruptCheckpoint as error:
             logger.warning("A checkpoint is damaged and not used: %s", error)
             return {}
+        if offsets and name in CHECKPOINTS:
+            self._written[name] = offsets
+        return offsets
 
     def has_checkpoint(self, name: str) -> bool:
         try:
@@ -240,15 +250,26 @@ class LogDir:
 
     # -- partitions
 
-    def make_directories(self, partitions: Iterable[NewPartition]) -> None:
+    def make_directories(self, partitions: Sequence[NewPartition]) -> None:
         """The files of new partitions; in the flusher's thread, with one fsync for all of them."""
         if not self.logs and not os.path.exists(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}"):
             # That it is there says that no partition was compacted whose recovery point it does not tell.
             write_atomically(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}", b"", sync=False)
+        self.forget_checkpointed([(new.topic, new.partition) for new in partitions])
         for new in partitions:
             directory = self.directory_of(new.topic, new.partition)
             make_directory(directory, new.topic_id)
         fsync_path(self.path)
+
+    def forget_checkpointed(self, keys: Iterable[TopicPartition]) -> None:
+        """What is known of a partition that had the same name, and is gone, does not hold for the next one; in the
+        flusher's thread, and before anybody could take the one for the other."""
+        gone = set(keys)
+        for name, offsets in list(self._written.items()):
+            if any(key in offsets for key in gone):
+                self._write_checkpoint(name, {key: offset for key, offset in offsets.items() if key not in gone})
+        if any(key in self.checkpointed for key in gone):
+            self.checkpointed = {key: offset for key, offset in self.checkpointed.items() if key not in gone}
 
     def remove(self, log: PartitionLog) -> None:
         """Rename the replica's directory out of the way; its content goes after `file.delete.delay.ms`."""
@@ -294,30 +315,38 @@ class LogDir:
         logs = self.future_logs | self.logs
         recovery_points = {key: log.recovery_point for key, log in logs.items()}
         # Deleted segments may come back after a crash, and what is below the recovery point is not looked at then: the
-        # start is known before. It is written even where the first segment begins with it.
-        log_starts = {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
-        files: list[tuple[str, Mapping[TopicPartition, int]]] = [
-            (LOG_START_OFFSET_CHECKPOINT, log_starts),
-            (RECOVERY_POINT_CHECKPOINT, recovery_points),
-        ]
+        # start is known before.
+        files = [(LOG_START_OFFSET_CHECKPOINT, self._log_starts()), (RECOVERY_POINT_CHECKPOINT, recovery_points)]
         if high_watermarks is not None:
             mine = {key: offset for key, offset in high_watermarks.items() if key in self.logs}
             files.append((REPLICATION_OFFSET_CHECKPOINT, mine))
 
         def write() -> None:
             for name, offsets in files:
-                if self._written.get(name) != offsets:
-                    write_offsets(self.path, name, offsets)
-                    self._written[name] = offsets
+                self._write_checkpoint(name, offsets)
             self.checkpointed = recovery_points
 
         return self.flusher.run(write)
+
+    def write_log_starts(self) -> asyncio.Future[None]:
+        return self.flusher.run(partial(self._write_checkpoint, LOG_START_OFFSET_CHECKPOINT, self._log_starts()))
+
+    def _log_starts(self) -> dict[TopicPartition, int]:
+        """Also where the first segment begins with it."""
+        logs = self.future_logs | self.logs
+        return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
+
+    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._written.get(name) != offsets:
+            write_offsets(self.path, name, offsets)
+            self._written[name] = offsets
 
     async def close(
         self, *, clean: bool, broker_epoch: int = -1, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """A clean stop flushes everything, then says so; an unclean one only lets go."""
         await self._mending.stop()
+        await self.start_deletion.stop()
         await self.flusher.idle()
         due, self._delayed = self._delayed, {}
         for timer in due:

@@ -197,9 +197,14 @@ class LogDirs:
         """An empty replica in another directory, to which this one's records will be copied."""
         start_offset = log.log_start_offset
         path = f"{directory.path}/{out_of_the_way(log.topic, log.partition, FUTURE_SUFFIX)}"
+
+        def make() -> None:
+            directory.forget_checkpointed([(log.topic, log.partition)])
+            make_directory(path, topic_id, start_offset=start_offset)
+
         try:
             try:
-                await directory.flusher.run(lambda: make_directory(path, topic_id, start_offset=start_offset))
+                await directory.flusher.run(make)
             except asyncio.CancelledError:
                 directory.flusher.run(lambda: shutil.rmtree(path, ignore_errors=True))
                 raise
@@ -242,9 +247,11 @@ class LogDirs:
         The cut is on the disk then: otherwise a crash might undo it and keep what was appended behind it. So is the
         recovery point: one above the end would spare what is appended next from being looked at.
         """
+        directory = self.dir_of(log)
+        if offset < log.log_start_offset:
+            await directory.start_deletion.idle()  # the names of deleted segments may be needed again
         if not log.truncate_to(offset, now_ms=now_ms):
             return False
-        directory = self.dir_of(log)
         await directory.sync(log)
         try:
             await directory.write_checkpoints()

@@ -10,7 +10,7 @@ from typing import TypeVar
 from barnabas.node.storage import recovery
 from barnabas.node.storage.background import Abortable, Background, BeingMended, Foreground
 from barnabas.node.storage.doubt import DamagedIndex
-from barnabas.node.storage.files import FileHandles, fsync_path
+from barnabas.node.storage.files import FileHandles, fsync_path, rename_all
 from barnabas.node.storage.flush_task import FlushTask
 from barnabas.node.storage.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.leader_epochs import LeaderEpochs
@@ -119,9 +119,11 @@ class LogState:
             )
 
     def _remove(self, segments: list[Segment]) -> None:
-        paths = [path for segment in segments for path in segment.mark_deleted()]
-        if paths:
+        names = [each for segment in segments for each in segment.mark_deleted()]
+        if names:
+            rename_all(self.directory, names)
             self._directory_changed = True
+            paths = [f"{self.directory}/{name}" for _, name in names]
             self.background.delete_later(paths, self._config.file_delete_delay_ms)
 
     def _abort_cleaning(self) -> None:

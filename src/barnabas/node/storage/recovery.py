@@ -7,7 +7,7 @@ where the one before it ends: the disk may have lost the end of that one and not
 shorter log. (Compaction makes holes, so where there may have been one, `continuous` is not set; and a hole that begins
 below the recovery point is no lost end.)
 What is behind the end is removed for good before anything else is written, or it might
-come back after the next crash and follow on batches it does not belong to.
+come back after the next crash and follow on batches it does not belong to. So are segments below the log's start.
 
 Indexes are written anew, leader epochs and producers' state are read from the batches. Work goes from files to files,
 so it can be done by this process or, for much data, by a child (`python -m barnabas.node.storage.recovery`, some jobs
@@ -21,7 +21,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.node.storage.files import (
@@ -277,7 +278,7 @@ class Scanner:
 def recover(job: Job) -> Recovered:
     """Put an uncleanly closed log's files in order; afterwards they can be opened like cleanly closed ones."""
     names = set(os.listdir(job.directory))
-    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None)
+    bases = bases_of(job, names)
     remove_orphans(job.directory, names, set(bases))
     scanner = Scanner(job)
     if not bases:
@@ -318,9 +319,9 @@ def remove_segments(directory: str, bases: list[int]) -> int:
 
 
 def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
-    """Index files whose log is gone."""
-    indexes = [name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))]
-    unlink_all(f"{directory}/{name}" for name in sorted(indexes) if offset_of(name) not in bases)
+    """Segments that do not belong to the log, and index files whose log is gone."""
+    files = sorted(name for name in names if name.endswith(SEGMENT_SUFFIXES) and offset_of(name) is not None)
+    unlink_all(f"{directory}/{name}" for name in files if offset_of(name) not in bases)
 
 
 def first_to_scan(job: Job, bases: list[int]) -> int:
@@ -328,9 +329,15 @@ def first_to_scan(job: Job, bases: list[int]) -> int:
     return max((slot for slot, base in enumerate(bases) if base < job.recovery_point), default=0)
 
 
+def bases_of(job: Job, names: Iterable[str]) -> list[int]:
+    """The segments that belong to the log. Below its start there may be others, which were about to be deleted: not all
+    of them, and since their turn to be synced did not come any more, not all there is to them."""
+    found = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None)
+    return found[max(bisect_right(found, job.log_start_offset) - 1, 0) :]
+
+
 def bytes_to_scan(job: Job) -> int:
-    names = set(os.listdir(job.directory))
-    bases = sorted(offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None)
+    bases = bases_of(job, os.listdir(job.directory))
     if not bases:
         return 0
     return sum(

@@ -487,16 +487,17 @@ class Segment:
         self.transactions.file.close()
         self.file.close()
 
-    def mark_deleted(self) -> list[str]:
-        """Rename the files out of the way and close them; they are removed later."""
-        files = self.files()
+    def mark_deleted(self) -> list[tuple[str, str]]:
+        """Close the files. They have other names from now on: whoever called this renames them, old to new."""
         suffix = DELETED_SUFFIX
         if os.path.exists(self.file.path + suffix):  # compaction has replaced this segment before, a moment ago
             suffix = f".{next(copies)}{DELETED_SUFFIX}"
-        for file in files:
-            file.rename(file.name + suffix)
+        names = []
+        for file in self.files():
             file.close()
-        return [file.path for file in files]
+            names.append((file.name, file.name + suffix))
+            file.name += suffix
+        return names
 
 
 class RollLimits(NamedTuple):

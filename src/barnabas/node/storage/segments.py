@@ -101,13 +101,15 @@ class Segments:
         """The segment that holds `offset`, and those behind it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
-    def remove_from_start(self, removable: Callable[[Segment, Segment], bool], limit: int | None) -> list[Segment]:
-        """Take out the segments at the start for which `removable(segment, next)` holds; the active one stays."""
-        count, most = 0, len(self._segments) - 1
+    def count_below(self, offset: int) -> int:
+        """How many segments are wholly below `offset`: the next one begins there or before."""
+        return max(bisect_right(self._base_offsets, offset) - 1, 0)
+
+    def remove_below(self, offset: int, limit: int | None) -> list[Segment]:
+        """Take out segments that are wholly below `offset`; the active one stays."""
+        count = self.count_below(offset)
         if limit is not None:
-            most = min(most, limit)
-        while count < most and removable(self._segments[count], self._segments[count + 1]):
-            count += 1
+            count = min(count, limit)
         removed = self._segments[:count]
         del self._segments[:count]
         del self._base_offsets[:count]

@@ -1,8 +1,11 @@
 """The JVM's start-up archive: the classes that Spark loads, parsed and verified once, mapped from then on.
 
-Made by a process of its own that starts Spark, runs two small queries and dumps what was loaded; kept by versions of
-Java and Spark in `~/.cache/barnabas` (or $BARNABAS_CACHE). Without it Spark starts too, more slowly. A JVM that finds
-the archive not to fit its class path leaves it alone.
+Made by a process of its own that starts Spark, runs small queries and dumps what was loaded; kept by versions of Java
+and Spark in `~/.cache/barnabas` (or $BARNABAS_CACHE). Without it Spark starts too, more slowly. A JVM that finds the
+archive not to fit its class path leaves it alone.
+
+The JVM archives no class of a signed jar and checks their signatures at every start. Spark's compiler of generated code
+is in two of those: copies without signatures lie beside the archive, and come first on the class path.
 """
 
 from __future__ import annotations
@@ -13,10 +16,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
+from importlib import metadata, util
 from pathlib import Path
 
 MAKING_TIMEOUT_S = 300
 SWITCH = "BARNABAS_SPARK_ARCHIVE"  # "off": neither made nor used
+RECIPE = "2"  # how archives are made: one of another recipe is not used
+SIGNED = ("janino", "commons-compiler")
+SIGNATURES = (".SF", ".RSA", ".DSA", ".EC", "MANIFEST.MF")
 
 
 def archive() -> Path | None:
@@ -31,21 +39,50 @@ def archive() -> Path | None:
 
 def archive_path() -> Path:
     """By Java and by Spark's jars, their sizes and times: the JVM takes no archive of others, and says so aloud."""
-    import pyspark
-
     from barnabas.pipelines.spark.java import find_java
 
     java, major = find_java()
     runtime = Path(java).resolve().parents[1]
     release = runtime / "release"
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    home = spark_home()
     facts = ((jar.name, jar.stat()) for jar in sorted((home / "jars").glob("*.jar")))
     jars = ",".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in facts)
-    identity = (str(runtime), release.read_text() if release.exists() else "", str(home), jars)
+    identity = (str(runtime), release.read_text() if release.exists() else "", str(home), jars, RECIPE)
     digest = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]
     root = os.environ.get("BARNABAS_CACHE")
     base = Path(root) if root else Path.home() / ".cache" / "barnabas"
-    return base / "spark" / f"spark-{pyspark.__version__}-java-{major}-{digest}.jsa"
+    return base / "spark" / f"spark-{metadata.version('pyspark')}-java-{major}-{digest}.jsa"
+
+
+def spark_home() -> Path:
+    """Where PySpark is, without importing it."""
+    found = util.find_spec("pyspark")
+    assert found is not None, "PySpark is not installed"
+    return Path(os.environ.get("SPARK_HOME") or Path(str(found.origin)).parent)
+
+
+def class_path_of(archive: Path) -> str:
+    """What comes first on the class path of a JVM that uses it."""
+    return os.pathsep.join(map(str, sorted(_copies(archive).glob("*.jar"))))
+
+
+def command_path_of(archive: Path) -> Path:
+    return archive.with_suffix(".command")
+
+
+def _copies(archive: Path) -> Path:
+    return archive.with_suffix(".jars")
+
+
+def _copy_unsigned(directory: Path) -> None:
+    directory.mkdir(exist_ok=True)
+    for jar in (spark_home() / "jars").glob("*.jar"):
+        if not jar.name.startswith(SIGNED):
+            continue
+        with zipfile.ZipFile(jar) as signed, zipfile.ZipFile(directory / jar.name, "w", zipfile.ZIP_STORED) as copy:
+            for entry in signed.infolist():
+                if not (entry.filename.startswith("META-INF/") and entry.filename.endswith(SIGNATURES)):
+                    copy.writestr(entry, signed.read(entry))
 
 
 def _make(path: Path) -> None:
@@ -57,17 +94,20 @@ def _make(path: Path) -> None:
         print("Making Spark's start-up archive, once; it takes about half a minute ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as directory:
             made = Path(directory) / "archive.jsa"
-            problem = _dump(made)
+            _copy_unsigned(_copies(path))
+            problem = _dump(made, class_path_of(path))
             if problem is None:
+                if command_path_of(made).exists():
+                    command_path_of(made).rename(command_path_of(path))
                 made.rename(path)
             else:
                 path.with_suffix(".failed").write_text(problem)
                 print(f"Spark starts without an archive, more slowly: {problem}", file=sys.stderr)
 
 
-def _dump(made: Path) -> str | None:
+def _dump(made: Path, class_path: str) -> str | None:
     """What went wrong, if it did. The process ends its JVM and waits for it, as that writes the archive."""
-    command = [sys.executable, "-m", "barnabas.pipelines.spark.archive_queries", str(made)]
+    command = [sys.executable, "-m", "barnabas.pipelines.spark.archive_queries", str(made), class_path]
     environment = os.environ | {SWITCH: "off"}
     environment.pop("PYSPARK_SUBMIT_ARGS", None)
     try:

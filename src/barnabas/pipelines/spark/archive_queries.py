@@ -1,29 +1,39 @@
-"""Starts Spark, runs what loads the classes of most pipelines, and ends the JVM so that it writes its archive."""
+"""Starts Spark, runs what loads the classes of most pipelines, and ends the JVM so that it writes its archive.
+
+The command by which it ran is written beside the archive, where it can be read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from barnabas.pipelines.spark.session import JAVA_OPTIONS, START_UP_OPTIONS, session
+from barnabas.pipelines.spark.archive import command_path_of
+from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, command_of
+from barnabas.pipelines.spark.session import START_UP_OPTIONS, session
 
 QUICK = "-XX:TieredStopAtLevel=1"
 
 
-def main(made: str) -> None:
+def main(made: str, class_path: str) -> None:
     from pyspark.sql import SparkSession, functions
 
+    options = f"{START_UP_OPTIONS} {QUICK} -XX:ArchiveClassesAtExit={made}"
     spark: SparkSession = session(
         "start-up archive",
         master="local[1]",
-        conf={JAVA_OPTIONS: f"{START_UP_OPTIONS} {QUICK} -XX:ArchiveClassesAtExit={made}", "spark.log.level": "ERROR"},
+        conf={JAVA_OPTIONS: options, CLASS_PATH: class_path, "spark.log.level": "ERROR"},
         quick_start=False,
     )
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     jvm: subprocess.Popen[bytes] = gateway.proc
+    with contextlib.suppress(OSError, ValueError):  # where there is no /proc, Spark is started by spark-submit
+        command_path_of(Path(made)).write_text(json.dumps(command_of(jvm.pid, options), indent=1))
     with tempfile.TemporaryDirectory() as directory:
         rows = spark.range(100).withColumn("even", functions.col("id") % 2).groupBy("even").count()
         rows.write.parquet(str(Path(directory) / "rows"))
@@ -33,7 +43,7 @@ def main(made: str) -> None:
             parsed.withWatermark("timestamp", "1 second")
             .groupBy(functions.window("timestamp", "1 second"), "json.a")
             .count()
-            .select(functions.to_json(functions.struct("count")).alias("value"))
+            .select(functions.upper(functions.to_json(functions.struct("count"))).alias("value"))
         )
         for query in (ticks, counted):
             started = (
@@ -69,4 +79,4 @@ def functions_of_python(spark: object) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

@@ -52,17 +52,18 @@ def cut(
     return _at_least(whole if max_records_per_partition is None else tasks, min_partitions)
 
 
-def together(ranges: Iterable[OffsetRange], records: int) -> list[tuple[OffsetRange, ...]]:
-    """Neighbours share a task as long as they have no more records than that between them."""
+def together(groups: Iterable[tuple[OffsetRange, ...]], records: int) -> list[tuple[OffsetRange, ...]]:
+    """Neighbours share a task as long as they have no more records than that between them; a group is never parted."""
     tasks: list[tuple[OffsetRange, ...]] = []
     size = 0
-    for one in ranges:
-        if tasks and size + one.size <= records:
-            tasks[-1] += (one,)
-            size += one.size
+    for group in groups:
+        own = sum(one.size for one in group)
+        if tasks and size + own <= records:
+            tasks[-1] += group
+            size += own
         else:
-            tasks.append((one,))
-            size = one.size
+            tasks.append(group)
+            size = own
     return tasks
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.spark.fork_server import launcher
 from barnabas.pipelines.spark.java import find_java
+from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, StartingJvm, command_for, kept_command, needs_submit
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Latency of a micro-batch, exactly-once sinks, and no bars and pages that nobody looks at.
 SETTINGS = {
@@ -45,8 +45,11 @@ LOCAL_SETTINGS = {
 # Not -XX:TieredStopAtLevel=1: a JVM with C1 alone starts sooner, but the source then costs it 2.3 us a row, not 1.1.
 # But C2 begins ten times later than it would: a third of the CPU of a start is its work on what runs only then.
 # Hadoop starts a process for every file it makes, to set its mode: without the JVM's helper in between.
+# The archive is mapped where it was made for, or all the pointers in it would be written anew; and no collection of the
+# whole heap on the way, because there are many classes.
 START_UP_OPTIONS = (
-    "-Djdk.lang.Process.launchMechanism=VFORK "
+    "-Djdk.lang.Process.launchMechanism=VFORK -Dlog4j2.disable.jmx=true "
+    "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0 -XX:MetaspaceSize=192m "
     "-XX:+UseSerialGC -Xshare:auto -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
@@ -60,10 +63,9 @@ def session(
     quick_start: bool = True,
 ) -> SparkSession:
     """The session, started or the one that runs. `quick_start` makes the JVM's start-up archive once and uses it."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    if _context() is not None:  # its settings are as they were meant, but for what is said here
+        from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is not None:  # its settings are as they were meant, but for what is said here
         return SparkSession.builder.config(
             map={name: _text(value) for name, value in (conf or {}).items()}
         ).getOrCreate()
@@ -73,16 +75,54 @@ def session(
     settings = settings_for(master, conf or {}, submitted=submitted, quick_start=quick_start)
     if submitted:
         settings = {name: value for name, value in settings.items() if name in (conf or {}) or not _is_submitted(name)}
-    if settings.get("spark.master", "").startswith("local"):
+    settings["spark.app.name"] = app_name
+    local = settings.get("spark.master", "").startswith("local")
+    if local:
         # Spark looks for python3 on the PATH otherwise.
         os.environ["PYSPARK_PYTHON"] = launcher() if quick_start else os.environ.get("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if settings.get("spark.master", "").startswith("local"):
+    spark = _started(settings, _start_jvm(settings) if local and quick_start and not submitted else None)
+    if local:
         write_no_checksums(spark)
     return spark
+
+
+def _context() -> SparkContext | None:
+    """The one that runs; it does not when nobody has imported PySpark yet, which takes its time."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _start_jvm(settings: Mapping[str, str]) -> StartingJvm | None:
+    """None if PySpark is to start it, or has already."""
+    from barnabas.pipelines.spark.archive import archive, class_path_of, command_path_of, spark_home
+
+    if "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        if SparkContext._gateway is not None:
+            return None
+    made = archive()
+    if made is None or settings.get(CLASS_PATH) != class_path_of(made):
+        return None
+    kept = kept_command(command_path_of(made))
+    if kept is None or needs_submit(settings, os.environ, spark_home()):
+        return None
+    return StartingJvm(command_for(kept, settings), spark_home())
+
+
+def _started(settings: Mapping[str, str], starting: StartingJvm | None) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if starting is not None and (gateway := starting.gateway()) is not None:
+        SparkContext._ensure_initialized(gateway=gateway)
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def write_no_checksums(spark: SparkSession) -> None:
@@ -104,7 +144,7 @@ def settings_for(
         settings["spark.master"] = given.get("spark.master") or os.environ.get("MASTER") or "local[*]"
         if settings["spark.master"].startswith("local"):
             settings |= LOCAL_SETTINGS
-            settings[JAVA_OPTIONS] = _java_options(given.pop(JAVA_OPTIONS, ""), quick_start)
+            settings |= _jvm_settings(given.pop(JAVA_OPTIONS, ""), quick_start, archived=CLASS_PATH not in given)
     return settings | given
 
 
@@ -116,15 +156,17 @@ def _is_submitted(name: str) -> bool:
     return SparkConf().contains(name)
 
 
-def _java_options(given: str, quick_start: bool) -> str:
-    """The user's come last, so that they win."""
+def _jvm_settings(given: str, quick_start: bool, archived: bool) -> dict[str, str]:
+    """The user's options come last, so that they win; an archive is for the class path that it was made with."""
     if not quick_start:
-        return given
-    from barnabas.pipelines.spark.archive import archive
+        return {JAVA_OPTIONS: given}
+    from barnabas.pipelines.spark.archive import archive, class_path_of
 
-    made = archive()
-    shared = f"-XX:SharedArchiveFile={made}" if made is not None else ""
-    return " ".join(filter(None, (START_UP_OPTIONS, shared, given)))
+    made = archive() if archived else None
+    if made is None:
+        return {JAVA_OPTIONS: " ".join(filter(None, (START_UP_OPTIONS, given)))}
+    options = " ".join(filter(None, (START_UP_OPTIONS, f"-XX:SharedArchiveFile={made}", given)))
+    return {JAVA_OPTIONS: options, CLASS_PATH: class_path_of(made)}
 
 
 def _text(value: object) -> str:

@@ -37,10 +37,11 @@ def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) ->
         for one in ranges:
             if one.size > 0:
                 by_number[one.partition.partition] = (*by_number.get(one.partition.partition, ()), one)
-        return [RangePartition(each) for _, each in sorted(by_number.items())]
+        groups = [group for _, group in sorted(by_number.items())]
+        return [RangePartition(each) for each in together(groups, options.min_records_per_task)]
     if options.min_partitions is not None or options.max_records_per_partition is not None:
         return planned(options, ranges)
-    whole = [one for one in ranges if one.size > 0]
+    whole = [(one,) for one in ranges if one.size > 0]
     return [RangePartition(each) for each in together(whole, options.min_records_per_task)]
 
 

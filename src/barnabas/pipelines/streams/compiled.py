@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from barnabas.pipelines.streams.carried import send_by_value
 from barnabas.pipelines.streams.plan import Plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+ROWS_HERE = 7  # few, so that even small tests see several Arrow batches
+
 
 def compiled(records: DataFrame, plan: Plan, *, batch: int | None = None, run: str = "", tasks: int = 0) -> DataFrame:
-    """The rows for the sink, of a frame with the columns of a topic. `tasks` is how many there are behind a shuffle, as
-    many as partitions if it is 0."""
+    """The rows for the sink, of a frame with the columns of a topic. `tasks` is how many there are behind a shuffle: if
+    it is 0, as many as Spark would take, for a task runs any number of partitions."""
+    from pyspark.sql import functions as f
+
     from barnabas.pipelines.streams.stage import PARCELS, StageFunction, output_schema
 
     send_by_value(plan)
     frame = records
+    tasks = tasks or min(plan.partitions, tasks_of(records.sparkSession))
     if plan.values_unread:
-        from pyspark.sql import functions as f
-
         frame = records.withColumn("value", f.when(f.col("value").isNotNull(), f.lit(b"")))
     for stage in plan.stages:
         if stage.number:
-            frame = frame.repartition(tasks, "part") if tasks else frame.repartitionById(plan.partitions, "part")
+            frame = frame.repartitionById(tasks, f.col("part") % tasks)
         function = StageFunction(plan, stage.number, batch, run)
         frame = frame.mapInArrow(_called(function), output_schema(plan) if stage.last else PARCELS)
     return frame
+
+
+def tasks_of(spark: SparkSession) -> int:
+    wanted = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return max(wanted, spark.sparkContext.defaultParallelism)
 
 
 def _called(function: Any) -> Any:
@@ -48,6 +55,18 @@ def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batc
     return compiled(frame, plan, batch=batch, run=run, tasks=tasks).toArrow()
 
 
+def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
+    """The same without Spark, in this process."""
+    import pyarrow as pa
+
+    from barnabas.pipelines.streams.stage import StageFunction, sink_schema
+
+    batches = record_table(rows).to_batches(max_chunksize=ROWS_HERE)
+    for stage in plan.stages:
+        batches = list(StageFunction(plan, stage.number, batch, run)(batches))
+    return pa.Table.from_batches(batches, schema=sink_schema(plan))
+
+
 def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     import pyarrow as pa
 
@@ -58,32 +77,3 @@ def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns: list[Any] = [key, value, topic, partition, offset, [one * 1000 for one in time]]
     arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def send_by_value(plan: Plan) -> None:
-    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole."""
-    from pyspark import cloudpickle
-
-    for name in sorted(
-        {module for stage in plan.stages for step in stage.steps for module in modules_of(step.operator)}
-    ):
-        module = sys.modules.get(name)
-        if module is None or name == "__main__" or name.startswith("barnabas."):
-            continue
-        try:
-            found = importlib.util.find_spec(name)
-        except (ImportError, ValueError):
-            found = None
-        if found is None or found.origin != getattr(module, "__file__", None):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def modules_of(thing: Any, depth: int = 3) -> set[str]:
-    """The modules of the functions in an operator."""
-    found = {str(thing.__module__)} if callable(thing) and getattr(thing, "__module__", None) else set()
-    if (depth and hasattr(thing, "__dict__") and not callable(thing)) or type(thing).__module__.startswith("barnabas."):
-        for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
-            for one in value if isinstance(value, (list, tuple)) else (value,):
-                if depth:
-                    found |= modules_of(one, depth - 1)
-    return found

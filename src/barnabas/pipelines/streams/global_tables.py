@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.plan import Plan
 from barnabas.pipelines.streams.state.versions import PartitionState
 
@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EARLIEST, LATEST = -2, -1
+Offsets = dict[str, dict[int, int]]
 
 
-def filled(plan: Plan, settings: Mapping[str, str], starting: str, spark: SparkSession) -> str:
-    """The starting offsets of all topics: those of global tables begin where their tables ended."""
+def first_offsets(plan: Plan, starting: str | Mapping[str, Mapping[int, int]]) -> Offsets:
+    """Of all partitions; one that a mapping leaves out begins at its beginning."""
+    if not isinstance(starting, str) and (strange := set(starting) - set(plan.topics)):
+        raise TopologyError(f"starting_offsets names topics that are not read: {', '.join(sorted(strange))}")
+    first = LATEST if starting == "latest" else EARLIEST
+    named = {} if isinstance(starting, str) else starting
+    return {
+        topic: {one: named.get(topic, {}).get(one, first) for one in range(plan.topic_partitions[topic])}
+        for topic in plan.topics
+    }
+
+
+def filled(plan: Plan, settings: Mapping[str, str], spark: SparkSession) -> Offsets:
+    """Reads the topics of global tables, and gives where the query goes on in them."""
     tables = plan.stages[0].global_tables
     topics = sorted({table.topic for table in tables})
-    ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+    ends: Offsets = {topic: {} for topic in topics}
     reader = spark.read.format("barnabas").options(**settings).option("subscribe", ",".join(topics))
     records = reader.option("columns", "topic,partition,offset,key,value").load().toArrow()
     assert plan.state is not None
@@ -31,11 +44,7 @@ def filled(plan: Plan, settings: Mapping[str, str], starting: str, spark: SparkS
             ends[table.topic][partition] = here[-1]["offset"] + 1 if here else EARLIEST
             if here:
                 keep(Path(plan.state) / table.store_name / str(partition), table, here)
-    first = EARLIEST if starting == "earliest" else LATEST
-    for topic in plan.topics:
-        if topic not in ends:
-            ends[topic] = dict.fromkeys(range(plan.topic_partitions[topic]), first)
-    return json.dumps({topic: {str(one): offset for one, offset in found.items()} for topic, found in ends.items()})
+    return ends
 
 
 def keep(directory: Path, table: Any, rows: list[dict[str, Any]]) -> None:

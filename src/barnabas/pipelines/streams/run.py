@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.streams.topology import Topology
 
 SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so the first batch takes all there is
+EARLIEST = "earliest"
 SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
 
 
@@ -69,7 +70,7 @@ def started(
     bootstrap_servers: str | None,
     checkpoint: str | Path | None,
     trigger: Mapping[str, Any] | None,
-    starting_offsets: str,
+    starting_offsets: str | Mapping[str, Mapping[int, int]],
     max_batch_records: int | None,
     options: Mapping[str, Any],
 ) -> StreamsRun:
@@ -91,14 +92,29 @@ def started(
     plan = planned(graph, partitions, sinks, state=state, dead_letter=topology.dead_letter)
     write_facts(topology, directory)
     forget_uncommitted(directory)
-    offsets = starting_offsets
-    if graph.global_tables and not has_begun(directory):
-        from barnabas.pipelines.streams.global_tables import filled
-
-        offsets = filled(plan, settings, starting_offsets, spark)
+    offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     records = read(spark, topology, plan, settings, offsets, max_batch_records)
     query = written(topology, plan, records, settings, directory, trigger)
     return StreamsRun(topology, [query], directory)
+
+
+def starting(
+    plan: Plan,
+    given: str | Mapping[str, Mapping[int, int]],
+    settings: dict[str, str],
+    spark: SparkSession,
+    *,
+    begun: bool,
+) -> str:
+    from barnabas.pipelines.streams.global_tables import filled, first_offsets
+
+    tables = plan.stages[0].global_tables
+    if begun or (isinstance(given, str) and not tables):
+        return given if isinstance(given, str) else EARLIEST
+    offsets = first_offsets(plan, given)
+    if tables:
+        offsets |= filled(plan, settings, spark)
+    return json.dumps({topic: {str(one): at for one, at in found.items()} for topic, found in offsets.items()})
 
 
 def read(

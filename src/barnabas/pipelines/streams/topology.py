@@ -110,13 +110,14 @@ class Topology:
         bootstrap_servers: str | None = None,
         checkpoint: str | Path | None = None,
         trigger: Mapping[str, Any] | None = None,
-        starting_offsets: str = "earliest",
+        starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest",
         max_batch_records: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> StreamsRun:
         """Starts the query. `trigger` is Spark's, as {"availableNow": True} or {"processingTime": "1 second"};
-        `options` are `kafka.*` settings for reading and writing, such as those of security. `barnabas pipeline run`
-        knows the brokers and a checkpoint where they are not given."""
+        `starting_offsets` are earliest, latest or {topic: {partition: offset}}; `options` are `kafka.*` settings for
+        reading and writing, such as those of security. `barnabas pipeline run` knows the brokers and a checkpoint where
+        they are not given."""
         from barnabas.pipelines.streams.run import started
 
         return started(

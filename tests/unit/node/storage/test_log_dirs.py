@@ -249,7 +249,7 @@ def test_deleted_segments_stay_for_their_delay_and_go(tmp_path: Path, batch: Bui
             append(log, batch(10))
         log.advance_log_start_offset(95)
         directory = tmp_path / "orders-0"
-        assert len(list(directory.glob("*.log.deleted"))) == 3
+        await until(lambda: len(list(directory.glob("*.log.deleted"))) == 3)
         await until(lambda: not list(directory.glob("*.deleted")))
         await dirs.close(clean=True)
 
@@ -512,5 +512,39 @@ def test_a_flush_that_was_asked_for_before_a_deletion_makes_no_files_in_the_dire
         ]
         assert directory.offline is None
         await dirs.close(clean=False)
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_one_before_it(tmp_path: Path, batch: Build) -> None:
+    """What the checkpoints say of a deleted partition would have the new one begin behind its own records."""
+
+    async def scenario() -> None:
+        dirs = opened(tmp_path)
+        [log, other] = await dirs.create_partitions([new(0), new(1)], now_ms=NOW_MS)
+        for each in (log, other):
+            append(each, batch(100))
+            each.advance_log_start_offset(90)
+            await dirs.sync(each)
+        await dirs.write_checkpoints({("orders", 0): 100, ("orders", 1): 100})
+        await dirs.close(clean=True)
+
+        again = opened(tmp_path)
+        await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        again.read_high_watermarks()
+        again.delete_partitions([found for found in again if found.partition == 0])
+        another = NewPartition("orders", 0, Uuid(bytes(range(1, 17))), CONFIG)
+        [log] = await again.create_partitions([another], now_ms=NOW_MS)
+        append(log, batch(10))
+        await again.sync(log)
+        assert again.dirs[0].checkpointed == {("orders", 1): 100}
+        await again.close(clean=False)
+
+        last = opened(tmp_path)
+        await last.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        ranges = {found.partition: (found.log_start_offset, found.log_end_offset) for found in last}
+        assert ranges == {0: (0, 10), 1: (90, 100)}
+        assert last.read_high_watermarks() == {("orders", 1): 100}
+        await last.close(clean=True)
 
     run(scenario)

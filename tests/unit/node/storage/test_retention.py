@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.node.storage.log import PartitionLog
-from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.retention import delete_old_segments
 
 NOW_MS = 1_700_000_000_000
@@ -96,7 +95,7 @@ def test_a_compacted_log_keeps_what_is_old_but_not_what_is_below_its_start(creat
     log = filled(create, batch, cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
     assert retain(log, now_ms=NOW_MS + HOUR_MS) == 0
     log.log_start_offset = 40
-    assert retain(log, now_ms=NOW_MS + HOUR_MS) == 2
+    assert retain(log, now_ms=NOW_MS + HOUR_MS) == 0
     assert log.segments.first_offset == 40
 
 
@@ -129,16 +128,3 @@ def test_a_round_takes_many_segments_in_small_helpings(create: Create, batch: Bu
     assert [retain(log) for _ in range(4)] == [16, 16, 8, 0]
     assert (log.log_start_offset, len(log.segments)) == (40, 1)
     assert sorted(path.name for path in directory.glob("*.snapshot")) == [f"{40:020d}.snapshot"]
-
-
-def test_a_start_moved_over_many_segments_leaves_the_rest_of_them_to_the_rounds(create: Create, batch: Build) -> None:
-    log = filled(create, batch, segments=40)
-    log.recovery_point = 0  # nothing is on the disk yet
-    log.advance_log_start_offset(700)
-    assert (log.log_start_offset, len(log.segments)) == (700, 36)
-    # Those that are still there may be back after a crash, and then there must be no hole in them.
-    assert log.recovery_point == log.segments.first_offset == 80
-    assert [retain(log) for _ in range(3)] == [16, 15, 0]
-    assert log.segments.first_offset == 700
-    log.config = LogConfig(retention_ms=-1)
-    assert log.read(700, 1 << 20)

@@ -28,10 +28,17 @@ def test_without_limits_every_range_is_a_task_and_empty_ones_are_none() -> None:
 
 def test_small_neighbours_share_a_task() -> None:
     sizes = [3, 4, 2, 11, 10]
-    ranges = [OffsetRange(P[index % 4], 0, size) for index, size in enumerate(sizes)]
+    ranges = [(OffsetRange(P[index % 4], 0, size),) for index, size in enumerate(sizes)]
     assert [[one.size for one in task] for task in together(ranges, 10)] == [[3, 4, 2], [11], [10]]
     assert [len(task) for task in together(ranges, 1)] == [1, 1, 1, 1, 1]
     assert together([], 10) == []
+
+
+def test_ranges_that_belong_together_are_not_parted() -> None:
+    pairs = [
+        (OffsetRange(P[index], 0, size), OffsetRange(P[index], 0, size)) for index, size in enumerate((2, 3, 40, 1))
+    ]
+    assert [[one.size for one in task] for task in together(pairs, 10)] == [[2, 2, 3, 3], [40, 40], [1, 1]]
 
 
 def test_long_ranges_are_cut_to_at_most_so_many_records() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from barnabas.pipelines.spark import archive as archives
 from barnabas.pipelines.spark.java import JavaMissing, find_java, java_version
-from barnabas.pipelines.spark.session import JAVA_OPTIONS, settings_for
+from barnabas.pipelines.spark.jvm import JAVA_OPTIONS, command_for, kept_command, needs_submit
+from barnabas.pipelines.spark.session import settings_for
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,7 @@ def test_the_version_is_read_where_the_runtime_tells_it(tmp_path: Path) -> None:
 def test_an_archive_that_could_not_be_made_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tried = []
 
-    def dump(made: Path) -> str | None:
+    def dump(made: Path, class_path: str) -> str | None:
         tried.append(made)
         return "no room"
 
@@ -89,3 +90,47 @@ def test_an_archive_that_could_not_be_made_is_not_tried_again(monkeypatch: pytes
     assert (tmp_path / "cache" / "spark.failed").read_text() == "no room"
     (tmp_path / "cache" / "spark.jsa").touch()
     assert archives.archive() == tmp_path / "cache" / "spark.jsa"
+
+
+KEPT = ["/usr/bin/java", "-cp", "/a.jar", "-Xmx1g", "<options>", "--add-modules=x"]
+
+
+def test_the_jvm_is_started_by_the_command_kept_with_the_memory_options_and_settings_of_the_session() -> None:
+    settings = {
+        JAVA_OPTIONS: "-Xshare:auto -Xss4m",
+        "spark.driver.memory": "512m",
+        "spark.master": "local[2]",
+        "x": "y",
+    }
+    command = command_for(KEPT, settings)
+    assert command[:7] == ["/usr/bin/java", "-cp", "/a.jar", "-Xmx512m", "-Xshare:auto", "-Xss4m", "--add-modules=x"]
+    assert "-Dspark.master=local[2]" in command
+    assert "-Dx=y" not in command
+    assert command[-1] == "org.apache.spark.api.python.PythonGatewayServer"
+    assert command_for(KEPT, {})[3:5] == ["-Xmx1g", "--add-modules=x"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "files", "needed"),
+    [
+        ({"spark.master": "local[2]"}, {"SPARK_LOCAL_DIRS": "/tmp"}, [], False),
+        ({"spark.jars.packages": "a:b:1"}, {}, [], True),
+        ({JAVA_OPTIONS: '-Da="b c"'}, {}, [], True),
+        ({}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, [], True),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--jars a.jar pyspark-shell"}, [], True),
+        ({}, {}, ["spark-defaults.conf"], True),
+    ],
+)
+def test_what_only_spark_submit_can_do_is_left_to_it(
+    tmp_path: Path, settings: dict[str, str], environment: dict[str, str], files: list[str], needed: bool
+) -> None:
+    (tmp_path / "conf").mkdir()
+    for name in files:
+        (tmp_path / "conf" / name).touch()
+    assert needs_submit(settings, environment, tmp_path) is needed
+
+
+def test_a_command_that_was_not_kept_or_is_broken_is_none(tmp_path: Path) -> None:
+    assert kept_command(tmp_path / "spark.command") is None
+    (tmp_path / "spark.command").write_text("[")
+    assert kept_command(tmp_path / "spark.command") is None

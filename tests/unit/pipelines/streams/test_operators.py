@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from barnabas.streams import (
     RecordError,
     Topology,
     TopologyError,
+    TopologyTestDriver,
     Windowed,
     col,
     hopping,
@@ -24,23 +23,12 @@ from barnabas.streams import (
     within,
 )
 
-
-def _in_process() -> Any:
-    spec = importlib.util.spec_from_file_location("in_process", Path(__file__).with_name("in_process.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.InProcess
-
-
-InProcess = _in_process()
 Records = list[tuple[str, Any, Any, int]]  # topic, key, value, time
 
 
 def run(topology: Topology, records: Records, output: str = "out", *, cut: int | None = None, **serdes: Any) -> Any:
     """What is written; with `cut` in two batches, and everything but the files is forgotten between them."""
-    with InProcess(topology, partitions=serdes.pop("partitions", 1)) as driver:
+    with TopologyTestDriver(topology, partitions=serdes.pop("partitions", 1)) as driver:
         found = []
         for number, (topic, key, value, time) in enumerate(records):
             if number == cut:
@@ -70,7 +58,7 @@ def test_filters_and_maps_work_on_keys_and_values() -> None:
     numbers.filter_not(lambda key, value: value > 1).to("small")
     numbers.map(lambda key, value: (f"{key}!", value)).to("mapped")
     numbers.map_values(lambda key, value: f"{key}{value}").to("both")
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         for topic, key, value, time in NUMBERS:
             driver.pipe_input(topic, key, value, timestamp_ms=time)
         assert driver.read_output("out", value=JSON) == [("b", 20), ("a", 30), (None, 40)]
@@ -85,7 +73,7 @@ def test_a_tombstone_kills_no_filter_and_a_filter_may_ask_for_it() -> None:
     topology = Topology()
     stream(topology).filter(lambda key, value: value["n"] > 0).to("out")
     stream(topology).filter(lambda key, value: value is None).to("gone")
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", None)
         driver.pipe_input("in", "a", {"n": 1})
         assert driver.read_output("out") == [("a", {"n": 1})]
@@ -99,7 +87,7 @@ def test_columns_do_what_functions_do() -> None:
     orders.filter(large).map_values(twice=col("value.amount") * 2, who=col("key")).to("out")
     orders.filter(col("value.amount").is_null()).to("without")
     orders.select_key(col("value.kind")).to("by-kind")
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         for value in ({"amount": 11, "kind": "x"}, {"amount": 20, "kind": "test"}, {"amount": 5}, {"kind": "y"}, None):
             driver.pipe_input("in", "k", value)
         assert driver.read_output("out", value=JSON) == [("k", {"twice": 22, "who": "k"})]
@@ -113,7 +101,7 @@ def test_flat_maps_branches_and_merges() -> None:
     short, long = words.branch(lambda _, word: len(word) < 4, lambda _, word: len(word) < 6)
     short.map_values(str.upper).merge(long).to("out")
     words.flat_map(lambda key, word: [(word, 1), (word, 2)] if word == "a" else []).to("pairs")
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "k", "a whole sentence")
         driver.pipe_input("in", "k", "the end")
         assert driver.read_output("out", value=STRING) == [("k", "A"), ("k", "whole"), ("k", "THE"), ("k", "END")]
@@ -124,7 +112,7 @@ def test_peek_sees_every_record_and_foreach_is_an_end() -> None:
     seen: list[Any] = []
     topology = Topology()
     stream(topology).peek(lambda key, value: seen.append(value)).foreach(lambda key, value: seen.append(key))
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", 1)
         driver.read_output("nothing")
     assert seen == [1, "a"]
@@ -354,7 +342,7 @@ def test_stores_are_asked_by_key_and_range() -> None:
     grouped.count(store="counts")
     grouped.windowed_by(tumbling(10)).aggregate(total=col("value").sum(), store="windows")
     grouped.windowed_by(session(5)).count(store="sessions")
-    with InProcess(topology, partitions=3) as driver:
+    with TopologyTestDriver(topology, partitions=3) as driver:
         for key, value, time in (("a", 1, 0), ("b", 2, 3), ("a", 3, 12), ("d", 4, 13)):
             driver.pipe_input("in", key, value, timestamp_ms=time)
         counts = driver.store("counts")
@@ -373,7 +361,7 @@ def test_stores_are_asked_by_key_and_range() -> None:
 def test_a_batch_that_is_done_again_begins_where_it_began() -> None:
     topology = Topology()
     stream(topology).group_by_key().count().to("out", value=LONG)
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", 1)
         assert driver.read_output("out") == [("a", 1)]
         for _ in range(3):
@@ -386,7 +374,7 @@ def test_a_batch_that_is_done_again_begins_where_it_began() -> None:
 def test_a_function_that_raises_names_operator_and_record() -> None:
     topology = Topology()
     stream(topology).map_values(lambda value: 1 / value).to("out")
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", 1)
         driver.pipe_input("in", "a", 0)
         with pytest.raises(RecordError) as failed:
@@ -398,7 +386,7 @@ def test_a_function_that_raises_names_operator_and_record() -> None:
 def test_bytes_that_are_no_json_name_the_source_and_a_wrong_object_the_sink() -> None:
     topology = Topology()
     stream(topology).filter(lambda key, value: True).to("out", value=LONG)
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_bytes("in", b"a", b"no json")
         with pytest.raises(
             RecordError, match="source-0 can't go on with the record at offset 0 of in-0: it is no JSON"
@@ -416,7 +404,7 @@ def test_dead_letters_carry_the_record_and_the_reason_and_the_rest_goes_on() -> 
     inverse = stream(topology).map_values(lambda value: 1 / value)
     inverse.to("out", value=JSON)
     inverse.group_by(lambda key, value: key[0]).reduce(lambda a, b: a + b).to("sums", value=JSON)
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", 2)
         driver.pipe_bytes("in", b"b", b"{")
         driver.pipe_input("in", "c", 0)

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.streams import JSON, LONG, Topology, hopping, session, sliding, tumbling, within
+from barnabas.streams import JSON, LONG, Topology, TopologyTestDriver, hopping, session, sliding, tumbling, within
 
 
 def beside(name: str) -> Any:
@@ -24,7 +24,6 @@ def beside(name: str) -> Any:
     return module
 
 
-InProcess = beside("in_process").InProcess
 plain = beside("plain_reference")
 GRACE = 5
 SEEDED = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
@@ -36,7 +35,7 @@ Record = tuple[str, int, int]  # key, time, value
 def outputs(topology: Topology, given: list[tuple[str, Record]], cut: set[int]) -> dict[str, list[Any]]:
     """What each topic got, in batches that end at `cut`, and with nothing remembered in memory between them."""
     found: dict[str, list[Any]] = {sink.topic: [] for _, sink in topology.graph.sinks()}
-    with InProcess(topology) as driver:
+    with TopologyTestDriver(topology) as driver:
         for number, (topic, (key, time, value)) in enumerate(given):
             if number in cut:
                 for name, got in found.items():

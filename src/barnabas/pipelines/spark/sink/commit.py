@@ -14,6 +14,11 @@ batch at any moment are its first tasks. In a replay
 - if a digest differs, rows moved between tasks or are other rows. All tasks that committed this batch are then summed
   up and compared with the sum of the replay: equal sums mean that everything had been written and rows only moved;
 - anything else is a query that is not deterministic, and fails: nobody can say what is missing.
+
+A write that belongs to no query has ids of its own, which nobody takes up later. Spark gives it up while tasks that it
+has told to stop may still be on their way to `begin`. So the driver takes over the id of every task that has not
+answered, and leaves a committed offset under it: a task either began before, and is shut out, or finds the offset and
+writes nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +41,11 @@ from barnabas.pipelines.spark.sink.messages import (
 )
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
+from barnabas.wire.errors import ErrorCode
+
+ANCHOR_PATIENCE_S = 10.0
+CLOSING_ATTEMPTS = 10  # a task has few attempts of its own
+CLOSED = "given up"
 
 log = logging.getLogger("barnabas.spark.sink")
 
@@ -91,15 +101,50 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
         abort_prepared(messages, link)
 
 
-def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions) -> None:
-    """Tasks that have no message failed or were killed on the way, perhaps with a transaction open."""
+def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions, *, own_prefix: str) -> None:
+    """Tasks that have no message failed or were killed on the way, perhaps with a transaction open. `own_prefix` is
+    that of a write of no query."""
     abort_prepared(messages, link)
-    prefix = next(one.turn.prefix for one in messages if one is not None)
+    of_query = next((one.turn.prefix for one in messages if one is not None and one.turn.batch is not None), None)
     for task in (number for number, one in enumerate(messages) if one is None):
         try:
-            link.transactions.begin(f"{prefix}{task}", options.transaction_timeout_ms)
+            if of_query is not None:
+                link.transactions.begin(f"{of_query}{task}", options.transaction_timeout_ms)
+            elif own_prefix:
+                close_id(f"{own_prefix}{task}", link, options)
         except ClientError as error:  # it ends by itself when it times out
-            log.info("what task %s%d left was not ended: %s", prefix, task, error)
+            log.info("what task %d left was not ended: %s", task, error)
+            if not isinstance(error, Refused):
+                return  # the cluster cannot be reached
+
+
+def close_id(transactional_id: str, link: Link, options: SinkOptions) -> None:
+    """Ends what is open under an id, and lets no later task write under it. A task that begins at this very moment
+    shuts this out, and is shut out in turn."""
+    for _ in range(CLOSING_ATTEMPTS):
+        transaction = link.transactions.begin(transactional_id, options.transaction_timeout_ms)
+        try:
+            leave_offset(transaction, 0, CLOSED, link, options)
+            link.transactions.end(transaction, commit=True)
+            return
+        except Refused as refused:
+            if refused.code not in FENCED:
+                raise
+
+
+def leave_offset(transaction: Transaction, offset: int, metadata: str, link: Link, options: SinkOptions) -> None:
+    """An offset on the anchor topic for the group of the id's name, committed when the transaction is."""
+    group = transaction.transactional_id
+    deadline = time.monotonic() + ANCHOR_PATIENCE_S
+    while True:
+        try:
+            link.transactions.add_offset(transaction, group, (options.anchor_topic, 0), offset, metadata)
+            return
+        except Refused as refused:
+            if refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline:
+                raise
+        link.create_topic(options.anchor_topic)
+        time.sleep(0.05)
 
 
 def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:

@@ -9,16 +9,22 @@ import pyarrow as pa
 
 from barnabas.client.errors import Refused
 from barnabas.pipelines.spark.sink.columns import rows_of
-from barnabas.pipelines.spark.sink.commit import abort_quietly, why_not
+from barnabas.pipelines.spark.sink.commit import abort_quietly, leave_offset, why_not
 from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
-from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, Skipped, Trace, Turn, Unrepeatable
+from barnabas.pipelines.spark.sink.messages import (
+    Digest,
+    Message,
+    Prepared,
+    SinkError,
+    Skipped,
+    Trace,
+    Turn,
+    Unrepeatable,
+)
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.spark.sink.transactions import Transaction
 from barnabas.pipelines.spark.sink.writer import TaskWriter, digest_of
-from barnabas.wire.errors import ErrorCode
-
-ANCHOR_PATIENCE_S = 10.0
 
 
 def write_turn(
@@ -27,9 +33,9 @@ def write_turn(
     began_s = time.time()
     transactions = link.transactions
     transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
-    last = None
-    if turn.batch is not None:
-        last = transactions.committed_offset(turn.transactional_id, (options.anchor_topic, 0))
+    last = transactions.committed_offset(turn.transactional_id, (options.anchor_topic, 0))
+    if turn.batch is None and last is not None:
+        raise SinkError(f"task {turn.task} of {turn.what} came after it had been given up")
     trace = None if last is None else Trace.parse(last.metadata)
     if turn.batch is not None and last is not None and last.offset > turn.batch:
         if last.offset > turn.batch + 1:
@@ -77,25 +83,5 @@ def _fill(
     finally:
         writer.close()
     if turn.batch is not None:
-        _leave_trace(transaction, turn, found, link, options)
+        leave_offset(transaction, turn.batch + 1, str(Trace(found, turn.run)), link, options)
     return found
-
-
-def _leave_trace(transaction: Transaction, turn: Turn, found: Digest, link: Link, options: SinkOptions) -> None:
-    assert turn.batch is not None
-    deadline = time.monotonic() + ANCHOR_PATIENCE_S
-    while True:
-        try:
-            link.transactions.add_offset(
-                transaction,
-                turn.transactional_id,
-                (options.anchor_topic, 0),
-                turn.batch + 1,
-                str(Trace(found, turn.run)),
-            )
-            return
-        except Refused as refused:
-            if refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline:
-                raise
-        link.create_topic(options.anchor_topic)
-        time.sleep(0.05)

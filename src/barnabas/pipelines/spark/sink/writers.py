@@ -83,14 +83,18 @@ class BatchWriter(DataSourceArrowWriter):
         context = task_context()
         turn = turn_of_query(context, self.options.sink_name)
         if turn is None:
-            turn = Turn(f"barnabas.write.{self.write_id}.", context.partitionId(), None)
+            turn = Turn(self.own_prefix, context.partitionId(), None)
         return write_in_transaction(turn, iterator, self.rules, self.options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        abort(messages, self.options)
+        abort(messages, self.options, self.own_prefix)
+
+    @property
+    def own_prefix(self) -> str:
+        return f"barnabas.write.{self.write_id}."
 
 
 def task_context() -> Any:
@@ -155,7 +159,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
         raise
 
 
-def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    known: list[Message | None] = [one if isinstance(one, Message) else None for one in messages]
-    if any(known):
-        abort_turn(known, link_to(options.properties), options)
+def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, own_prefix: str = "") -> None:
+    if options.exactly_once:
+        known: list[Message | None] = [one if isinstance(one, Message) else None for one in messages]
+        abort_turn(known, link_to(options.properties), options, own_prefix=own_prefix)

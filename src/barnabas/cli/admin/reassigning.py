@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.descriptions import BROKER, TOPIC, require_broker
+from barnabas.cli.admin.descriptions import BROKER, TOPIC, require_broker
+from barnabas.cli.admin.partition_files import entries, field, read_json
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.partition_files import entries, field, read_json
 from barnabas.cli.refusals import check, words
 from barnabas.wire.errors import ErrorCode
 

@@ -47,7 +47,7 @@ def start_offsets(
     if begin in ("end", "latest"):
         return _listed(cluster, partitions, LATEST)
     if begin.startswith("@"):
-        from barnabas.cli.points_in_time import since_ms
+        from barnabas.cli.admin.points_in_time import since_ms
 
         return offsets_since(cluster, partitions, since_ms(begin[1:], now_ms))
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.record_json import record_json
+from barnabas.cli.files.record_json import record_json
 from barnabas.wire.batch import Record as LogRecord
 from barnabas.wire.schema import Record
 

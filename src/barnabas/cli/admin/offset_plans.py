@@ -56,11 +56,11 @@ def planned_offsets(
     if "shift-by" in parsed:
         return in_range(cluster, _shifted(partitions, parsed.number("shift-by") or 0, committed()))
     if "to-datetime" in parsed:
-        from barnabas.cli.points_in_time import timestamp_ms
+        from barnabas.cli.admin.points_in_time import timestamp_ms
 
         return offsets_by_time(cluster, partitions, timestamp_ms(parsed.text("to-datetime") or ""))
     if "by-duration" in parsed:
-        from barnabas.cli.points_in_time import iso_duration_ms
+        from barnabas.cli.admin.points_in_time import iso_duration_ms
 
         past_ms = iso_duration_ms(parsed.text("by-duration") or "")
         return offsets_by_time(cluster, partitions, round(time.time() * 1000) - past_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from barnabas.cli.serve import serve
+from barnabas.cli.nodes.serve import serve
 
 
 def run(arguments: list[str]) -> int:

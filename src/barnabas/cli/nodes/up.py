@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from barnabas.cli.serve import serve
+from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
 EVERY_INTERFACE = ("0.0.0.0", "::", "*")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli import group_tables, offset_plans
+from barnabas.cli.admin import group_tables, offset_plans
+from barnabas.cli.admin.groups import DEAD, EMPTY, commit_offsets, committed_offsets, delete_offsets, describe_group
 from barnabas.cli.connect import wants_json
-from barnabas.cli.groups import DEAD, EMPTY, commit_offsets, committed_offsets, delete_offsets, describe_group
 from barnabas.cli.options import Parsed
 from barnabas.cli.output import print_json
 from barnabas.client.metadata import TopicPartition

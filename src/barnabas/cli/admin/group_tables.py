@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.groups import EMPTY, REBALANCING, GroupDescription, GroupListing, committed_offsets, log_ends
+from barnabas.cli.admin.groups import EMPTY, REBALANCING, GroupDescription, GroupListing, committed_offsets, log_ends
 from barnabas.client.metadata import TopicPartition
 
 if TYPE_CHECKING:

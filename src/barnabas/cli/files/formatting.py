@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.admin.quotas import ITERATIONS_MIN, MECHANISMS
 from barnabas.cli.errors import ToolFailed
-from barnabas.cli.quotas import ITERATIONS_MIN, MECHANISMS
 from barnabas.core.metadata.records import KRAFT_VERSION, METADATA_VERSION
 from barnabas.wire.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from barnabas.wire.schema import Record

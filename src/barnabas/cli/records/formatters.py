@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from barnabas.cli.deserializers import Deserializer, UnknownDeserializer, deserializer
 from barnabas.cli.errors import UsageError
+from barnabas.cli.records.deserializers import Deserializer, UnknownDeserializer, deserializer
 
 if TYPE_CHECKING:
     from barnabas.wire.schema import Record
@@ -182,7 +182,7 @@ def _coordinator_formatter(module: str, wanted: Mapping[int, tuple[str, str]]) -
         import importlib
         import json
 
-        from barnabas.cli.record_json import record_json
+        from barnabas.cli.files.record_json import record_json
 
         if record.key is None or len(record.key) < 2:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.groups import committed_offsets, list_groups
+from barnabas.cli.admin.groups import committed_offsets, list_groups
 from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 

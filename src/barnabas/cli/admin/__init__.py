@@ -1,0 +1,1 @@
+"""What administrators' tools ask of a cluster and order from it, apart from their command lines."""

@@ -1,0 +1,1 @@
+"""The files of a node, as tools print, check and format them."""

@@ -1,0 +1,1 @@
+"""Nodes in the foreground: `barnabas up` and `barnabas server start`."""

@@ -1,0 +1,1 @@
+"""Records on their way between a terminal and a topic: read, deserialized, formatted, counted."""

@@ -1,0 +1,77 @@
+"""Which functions travel to Spark's workers whole, and which as names that a worker imports.
+
+cloudpickle sends a function of `__main__` whole and others by name. A worker does not look into the directory of the
+script, though, so modules that were found there have to be sent whole as well.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from barnabas.pipelines.streams.plan import Plan
+
+OURS = ("barnabas", "pyspark_barnabas", "pyspark")
+
+
+def send_by_value(plan: Plan) -> None:
+    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole."""
+    from pyspark import cloudpickle
+
+    of_functions = {module for stage in plan.stages for step in stage.steps for module in modules_of(step.operator)}
+    for name in sorted({*beside_the_script(), *(one for one in of_functions if not is_found(one))}):
+        module = sys.modules.get(name)
+        if module is not None and name != "__main__" and name.partition(".")[0] not in OURS:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def is_found(name: str) -> bool:
+    """Whether an import of the name, here, would give this very module."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin == getattr(sys.modules.get(name), "__file__", None)
+
+
+def beside_the_script() -> set[str]:
+    """Modules found by a part of the path that workers have not: the script's directory, or what it has added."""
+    entries = sorted({str(Path(one).absolute()) for one in sys.path}, key=len, reverse=True)
+    known = workers_path()
+    if all(entry in known for entry in entries):
+        return set()
+    found = set()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        entry = next((one for one in entries if file and file.startswith(one + os.sep)), None)
+        if entry is not None and entry not in known:
+            found.add(name)
+    return found
+
+
+def workers_path() -> set[str]:
+    """Where every Python process of this installation looks for modules."""
+    installed = {one for name, one in sysconfig.get_paths().items() if "lib" in name}
+    places = [Path(one) for one in {*installed, *site.getsitepackages()}]
+    links = [file.read_text().splitlines() for place in places for file in place.glob("*.pth")]
+    given = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    zipped = [one for one in sys.path if one.endswith(".zip")]
+    places += [place / "lib-dynload" for place in places]
+    places += [Path(one) for one in (*given, *zipped, *(line for lines in links for line in lines))]
+    return {str(one.absolute()) for one in places}
+
+
+def modules_of(thing: Any, depth: int = 3) -> set[str]:
+    """The modules of the functions in an operator."""
+    found = {str(thing.__module__)} if callable(thing) and getattr(thing, "__module__", None) else set()
+    if (depth and hasattr(thing, "__dict__") and not callable(thing)) or type(thing).__module__.startswith("barnabas."):
+        for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
+            for one in value if isinstance(value, (list, tuple)) else (value,):
+                if depth:
+                    found |= modules_of(one, depth - 1)
+    return found
