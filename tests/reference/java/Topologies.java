@@ -73,6 +73,7 @@ public class Topologies {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("barnabas-topologies-").toString());
+        settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         List<List<String>> found = new ArrayList<>();
         try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), settings, Instant.EPOCH)) {
             for (JsonNode record : records) {
