@@ -25,6 +25,7 @@ _ARTIFACTS = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 )
 _STREAMS_ARTIFACTS = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION),)
+_STREAMS_TEST_ARTIFACTS = (("org.apache.kafka", "kafka-streams-test-utils", KAFKA_VERSION),)
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>barnabas</groupId><artifactId>reference</artifactId><version>1</version><packaging>pom</packaging>
@@ -80,6 +81,12 @@ def libs() -> Path:
 def streams_libs() -> Path:
     """The directory with the jars of Kafka Streams and what it needs, for those few who want it."""
     return _fetched("streams-libs", _STREAMS_ARTIFACTS)
+
+
+@functools.cache
+def streams_test_libs() -> Path:
+    """The same with the driver that runs a topology without a cluster."""
+    return _fetched("streams-test-libs", _STREAMS_TEST_ARTIFACTS)
 
 
 def classpath_options(*, with_streams: bool = False) -> list[str]:

@@ -2,7 +2,8 @@
 
 As in Kafka Streams a window [start, start + difference] exists where a record ends it, or where one lies just before it
 and others in it. The records of the open windows are kept, so a window that a late record calls into being is complete.
-Two stores: records by key as (time, value), and aggregates by (start, key).
+Two stores: records by key as (time, stream, value, how many came before), and aggregates by (start, key). Values are
+added in the order in which they came, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import SlidingWindows, Windowed
 
-Record = tuple[int, Any]
+Record = tuple[int, int, Any, int]
+ARRIVED = "arrived"
 
 
 @dataclass
@@ -57,7 +59,9 @@ class AggregateBySlidingWindow(Operator):
                 continue
             folding = self.foldings[number]
             there: list[Record] = records.get(hashable(key), [])
-            bisect.insort(there, (time, number, value), key=lambda one: one[0])
+            arrived = clock.get(ARRIVED, 0)
+            clock.put(ARRIVED, arrived + 1)
+            bisect.insort(there, (time, number, value, arrived), key=lambda one: one[0])
             records.put(key, [one for one in there if one[0] >= closed - difference])
             for start in self.starts_around(there, time):
                 if start + difference < closed:  # its end belongs to it
@@ -106,10 +110,10 @@ class AggregateBySlidingWindow(Operator):
         held = records[
             bisect.bisect_left(times, start) : bisect.bisect_right(times, start + self.windows.difference_ms)
         ]
-        if old is not None and held[-1][0] == time:
-            return folding.add(key, value, old)
+        if old is not None:
+            return folding.add(key, value, old) if start <= time else old
         aggregate = None
-        for _, number, one in held:
+        for _, number, one, _ in sorted(held, key=lambda one: one[3]):
             own = self.foldings[number]
             aggregate = own.add(key, one, own.first() if aggregate is None else aggregate)
         return aggregate

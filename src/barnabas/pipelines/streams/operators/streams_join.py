@@ -1,7 +1,8 @@
 """A stream joined with a stream: records of a key whose times lie near each other.
 
-Both sides keep their records as (time, value) for as long as a partner may come. Stream time is that of both sides
-together. In a left or outer join a record without a partner is shown when its time is over, as in Kafka Streams.
+Both sides keep their records as (time, value) for as long as a partner may come, by the time of their own side: those
+of a side that lags behind are still there. Stream time is that of both sides together. In a left or outer join a record
+without a partner is shown when its time is over, and one without a key at once, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from barnabas.pipelines.streams.operators.windowed import TIME, times_of
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import JoinWindows
+
+SIDE_TIMES = ("left", "right")
 
 
 @dataclass
@@ -45,9 +48,12 @@ class JoinStreams(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         run = _Run(self, task)
         for side, key, value, time, rank in in_order(inputs):
-            if key is None or value is None:
+            if value is None or (key is None and not self.outer[side]):
                 continue
             try:
+                if key is None:
+                    run.show_alone(None, side, value, time, rank)
+                    continue
                 run.take(side, hashable(key), value, time, rank)
             except Exception as error:
                 task.fail(rank, error)
@@ -77,10 +83,10 @@ class _Run:
             self.clock.put(TIME, time)
             self.show_lonely(rank)
         before, after = self.reach[side]
-        oldest = self.stream_time - self.retention_ms
+        oldest, others_oldest = self.oldest(side, time), self.oldest(1 - side)
         found = False
         for other_time, number, other in self.buffers[1 - side].get(key, ()):
-            if other_time <= oldest or not time - before <= other_time <= time + after:
+            if other_time <= others_oldest or not time - before <= other_time <= time + after:
                 continue
             found = True
             pair = (value, other) if side == 0 else (other, value)
@@ -90,13 +96,21 @@ class _Run:
         self.clock.put("number", number + 1)
         if not found and self.join.outer[side]:
             if time + after < self.stream_time:
-                self.show(key, self.join.joiner(*((value, None) if side == 0 else (None, value))), time, rank)
+                self.show_alone(key, side, value, time, rank)
             else:
                 self.lonely.put((time, side, number), (key, value))
                 heapq.heappush(self.waiting(), (time + after, (time, side, number)))
         if time > oldest:
             kept = [one for one in self.buffers[side].get(key, ()) if one[0] > oldest]
             self.buffers[side].put(key, [*kept, (time, number, value)])
+
+    def oldest(self, side: int, now: int = -1) -> int:
+        """Records of a side are gone that are not later. `now` is the time of one that comes."""
+        latest: int = self.clock.get(SIDE_TIMES[side], -1)
+        if now > latest:
+            latest = now
+            self.clock.put(SIDE_TIMES[side], now)
+        return latest - self.retention_ms
 
     def forget_lonely(self, place: Any) -> None:
         if place in self.lonely.data:
@@ -119,8 +133,10 @@ class _Run:
             if held is not None:
                 self.lonely.remove(place)
                 key, value = held
-                pair = (value, None) if place[1] == 0 else (None, value)
-                self.show(key, self.join.joiner(*pair), place[0], rank)
+                self.show_alone(key, place[1], value, place[0], rank)
+
+    def show_alone(self, key: Any, side: int, value: Any, time: int, rank: int) -> None:
+        self.show(key, self.join.joiner(*((value, None) if side == 0 else (None, value))), time, rank)
 
     def show(self, key: Any, value: Any, time: int, rank: int) -> None:
         self.keys.append(key)
@@ -133,8 +149,8 @@ class _Run:
         if self.stream_time - self.clock.get(SWEPT, -1) < self.retention_ms:
             return
         self.clock.put(SWEPT, self.stream_time)
-        for buffer in self.buffers:
-            _drop_old(buffer, self.stream_time - self.retention_ms)
+        for side, buffer in enumerate(self.buffers):
+            _drop_old(buffer, self.oldest(side))
 
 
 def _drop_old(buffer: Store, oldest: int) -> None:

@@ -92,7 +92,8 @@ class View:
 
 @dataclass
 class JoinStreamTable(Operator):
-    """Inputs: the stream and the table, which is in `store_name`. Records without key or value are left out."""
+    """Inputs: the stream and the table, which is in `store_name`. Records without a value are left out, and those
+    without a key too unless the join is a left one: no row is theirs."""
 
     store_name: str
     joiner: Joiner
@@ -107,8 +108,12 @@ class JoinStreamTable(Operator):
         view = View(task.store(self.store_name), changes)
         if not len(changes):
             store = task.store(self.store_name).data
-            return joined(task, rows, lambda key, value, rank: store.get(hashable(key)), self.joiner, self.left)
-        return joined(task, rows, lambda key, value, rank: view.at(hashable(key), rank), self.joiner, self.left)
+            return joined(
+                task, rows, lambda key, value, rank: store.get(hashable(key)), self.joiner, self.left, self.left
+            )
+        return joined(
+            task, rows, lambda key, value, rank: view.at(hashable(key), rank), self.joiner, self.left, self.left
+        )
 
 
 @dataclass

@@ -1,0 +1,222 @@
+// Topologies of Kafka Streams run by its own TopologyTestDriver: what it makes of given records.
+//
+// A line of JSON on standard input is {"topology": NAME, "records": [[TOPIC, KEY, VALUE, TIMESTAMP], ...]}; the answer is
+// a line with [[KEY, VALUE], ...], what was written to the topic "out". Keys of windows are KEY@START@END.
+// Values are text; aggregates are texts joined together, so that order and number of their parts can be seen.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.TestInputTopic;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+
+public class Topologies {
+    private static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final Serde<String> STRING = Serdes.String();
+    private static final Serde<Long> LONG = Serdes.Long();
+    private static final Consumed<String, String> TEXTS = Consumed.with(STRING, STRING);
+    private static final Duration GRACE = Duration.ofMillis(5);
+    private static final TimeWindows TUMBLING = TimeWindows.ofSizeAndGrace(Duration.ofMillis(10), GRACE);
+    private static final TimeWindows HOPPING = TUMBLING.advanceBy(Duration.ofMillis(4));
+    private static final SlidingWindows SLIDING =
+        SlidingWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(8), GRACE);
+    private static final SessionWindows SESSION =
+        SessionWindows.ofInactivityGapAndGrace(Duration.ofMillis(6), GRACE);
+    private static final JoinWindows NEAR = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(9), GRACE)
+        .before(Duration.ofMillis(3));
+    private static final StreamJoined<String, String, String> JOINED = StreamJoined.with(STRING, STRING, STRING);
+
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JsonNode asked = MAPPER.readTree(line);
+            StreamsBuilder builder = new StreamsBuilder();
+            build(builder, asked.get("topology").asText());
+            System.out.println(MAPPER.writeValueAsString(answer(builder, asked.get("records"))));
+        }
+        System.exit(0);
+    }
+
+    private static List<List<String>> answer(StreamsBuilder builder, JsonNode records) throws Exception {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("barnabas-topologies-").toString());
+        settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        List<List<String>> found = new ArrayList<>();
+        try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), settings, Instant.EPOCH)) {
+            for (JsonNode record : records) {
+                TestInputTopic<String, String> topic =
+                    driver.createInputTopic(record.get(0).asText(), new StringSerializer(), new StringSerializer());
+                topic.pipeInput(text(record.get(1)), text(record.get(2)), record.get(3).asLong());
+                // Unmatched records of joins are looked for once a second.
+                driver.advanceWallClockTime(Duration.ofSeconds(2));
+            }
+            for (KeyValue<String, String> one :
+                driver.createOutputTopic("out", new StringDeserializer(), new StringDeserializer())
+                    .readKeyValuesToList()) {
+                found.add(Arrays.asList(one.key, one.value));
+            }
+        }
+        return found;
+    }
+
+    private static String text(JsonNode node) {
+        return node.isNull() ? null : node.asText();
+    }
+
+    private static void build(StreamsBuilder builder, String name) {
+        switch (name) {
+            case "filter" -> written(builder.stream("in", TEXTS).filter((key, value) -> !"1".equals(value)));
+            case "map" -> written(builder.stream("in", TEXTS).map((key, value) -> KeyValue.pair(value, key)));
+            case "flat-map" -> written(builder.stream("in", TEXTS)
+                .flatMap((key, value) -> List.of(KeyValue.pair(key, value), KeyValue.pair(value, "again"))));
+            case "select-key" -> written(builder.stream("in", TEXTS).selectKey((key, value) -> value + "!"));
+            case "branch" -> branch(builder);
+            case "merge" -> written(builder.stream("in", TEXTS).merge(builder.stream("other", TEXTS)));
+            case "count" -> shown(grouped(builder).count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "reduce" -> shown(grouped(builder).reduce(Topologies::together));
+            case "aggregate" -> shown(grouped(builder)
+                .aggregate(() -> "", (key, value, found) -> found + value, Materialized.with(STRING, STRING)));
+            case "aggregate-to-nothing" -> shown(grouped(builder).aggregate(
+                () -> "",
+                (key, value, found) -> found.length() > 2 ? null : found + value,
+                Materialized.with(STRING, STRING)));
+            case "regrouped" -> shown(builder.stream("in", TEXTS)
+                .groupBy((key, value) -> value, Grouped.with(STRING, STRING))
+                .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "cogroup" -> shown(grouped(builder).<String>cogroup((key, value, found) -> found + value)
+                .cogroup(builder.stream("other", TEXTS).groupByKey(), (key, value, found) -> found + "-" + value)
+                .aggregate(() -> "", Materialized.with(STRING, STRING)));
+            default -> buildMore(builder, name);
+        }
+    }
+
+    private static void buildMore(StreamsBuilder builder, String name) {
+        switch (name) {
+            case "tumbling" -> windows(grouped(builder).windowedBy(TUMBLING).reduce(Topologies::together));
+            case "hopping" -> windows(grouped(builder).windowedBy(HOPPING).reduce(Topologies::together));
+            case "sliding" -> windows(grouped(builder).windowedBy(SLIDING).reduce(Topologies::together));
+            case "session" -> windows(grouped(builder).windowedBy(SESSION).reduce(Topologies::together));
+            case "tumbling-closed" -> windows(closed(grouped(builder).windowedBy(TUMBLING).reduce(Topologies::together)));
+            case "hopping-closed" -> windows(closed(grouped(builder).windowedBy(HOPPING).reduce(Topologies::together)));
+            case "sliding-closed" -> windows(closed(grouped(builder).windowedBy(SLIDING).reduce(Topologies::together)));
+            case "session-closed" -> windows(closed(grouped(builder).windowedBy(SESSION).reduce(Topologies::together)));
+            case "tumbling-count" -> windows(grouped(builder).windowedBy(TUMBLING).count().mapValues(String::valueOf));
+            case "streams-inner" -> written(builder.stream("in", TEXTS)
+                .join(builder.stream("other", TEXTS), Topologies::pair, NEAR, JOINED));
+            case "streams-left" -> written(builder.stream("in", TEXTS)
+                .leftJoin(builder.stream("other", TEXTS), Topologies::pair, NEAR, JOINED));
+            case "streams-outer" -> written(builder.stream("in", TEXTS)
+                .outerJoin(builder.stream("other", TEXTS), Topologies::pair, NEAR, JOINED));
+            case "stream-table" -> written(builder.stream("in", TEXTS)
+                .join(builder.table("other", TEXTS), Topologies::pair));
+            case "stream-table-left" -> written(builder.stream("in", TEXTS)
+                .leftJoin(builder.table("other", TEXTS), Topologies::pair));
+            case "stream-global" -> written(builder.stream("in", TEXTS)
+                .join(builder.globalTable("other", TEXTS), (key, value) -> value, Topologies::pair));
+            case "stream-global-left" -> written(builder.stream("in", TEXTS)
+                .leftJoin(builder.globalTable("other", TEXTS), (key, value) -> value, Topologies::pair));
+            default -> buildTables(builder, name);
+        }
+    }
+
+    private static void buildTables(StreamsBuilder builder, String name) {
+        KTable<String, String> table = builder.table("in", TEXTS);
+        switch (name) {
+            case "table" -> shown(table);
+            case "table-filter" -> shown(table.filter((key, value) -> !"1".equals(value)));
+            case "table-map" -> shown(table.mapValues(value -> value + "!"));
+            case "table-regrouped" -> shown(table
+                .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
+                .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "table-aggregate" -> shown(table
+                .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
+                .aggregate(
+                    () -> "",
+                    (key, value, found) -> found + value,
+                    (key, value, found) -> found.replaceFirst(value, ""),
+                    Materialized.with(STRING, STRING)));
+            case "tables-inner" -> shown(table.join(builder.table("other", TEXTS), Topologies::pair));
+            case "tables-left" -> shown(table.leftJoin(builder.table("other", TEXTS), Topologies::pair));
+            case "tables-outer" -> shown(table.outerJoin(builder.table("other", TEXTS), Topologies::pair));
+            case "foreign" -> shown(table.join(builder.table("other", TEXTS), value -> value, Topologies::pair,
+                Materialized.with(STRING, STRING)));
+            case "foreign-left" -> shown(table.leftJoin(builder.table("other", TEXTS), value -> value, Topologies::pair,
+                Materialized.with(STRING, STRING)));
+            case "to-table" -> shown(builder.stream("other", TEXTS)
+                .mapValues(value -> value == null ? null : value + "!").toTable(Materialized.with(STRING, STRING))
+                .join(table, Topologies::pair));
+            default -> throw new IllegalArgumentException("no topology " + name);
+        }
+    }
+
+    private static void branch(StreamsBuilder builder) {
+        Map<String, KStream<String, String>> branches = builder.stream("in", TEXTS).split()
+            .branch((key, value) -> "1".equals(value), Branched.as("one"))
+            .branch((key, value) -> value != null, Branched.as("two"))
+            .noDefaultBranch();
+        for (KStream<String, String> each : branches.values()) {
+            written(each.mapValues(value -> value + "!"));
+        }
+    }
+
+    private static KGroupedStream<String, String> grouped(StreamsBuilder builder) {
+        return builder.stream("in", TEXTS).groupByKey();
+    }
+
+    private static <W extends Windowed<String>> KTable<W, String> closed(KTable<W, String> table) {
+        return table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
+    }
+
+    private static String together(String old, String now) {
+        return old + now;
+    }
+
+    private static String pair(String left, String right) {
+        return left + "," + right;
+    }
+
+    private static void windows(KTable<Windowed<String>, String> table) {
+        written(table.toStream((key, value) -> key.key() + "@" + key.window().start() + "@" + key.window().end()));
+    }
+
+    private static void shown(KTable<String, String> table) {
+        written(table.toStream());
+    }
+
+    private static void written(KStream<String, String> stream) {
+        stream.to("out", Produced.with(STRING, STRING));
+    }
+}
