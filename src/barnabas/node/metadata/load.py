@@ -26,7 +26,8 @@ from barnabas.node.metadata.snapshots import (
     read_bootstrap_records,
     readable_snapshots,
 )
-from barnabas.node.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_DIRECTORY
+from barnabas.node.storage.clean_stop import CLEAN_SHUTDOWN_FILE
+from barnabas.node.storage.log_dir import PARTITION_DIRECTORY
 from barnabas.wire import batch as wire
 from barnabas.wire.records import metadata
 from barnabas.wire.records.raft import KRaftVersionRecord, VotersRecord

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from barnabas.node.requests import ListenerKind
+
+log = logging.getLogger("barnabas.net")
 
 UNLIMITED = 2**31 - 1
 DEFAULT_QUEUED_BYTES = 512 << 20
@@ -38,11 +41,19 @@ class Listener:
 
 
 def parse_ip_overrides(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: host:count,host:count. A name stands for all its addresses."""
+    """`max.connections.per.ip.overrides`: host:count,host:count. A name stands for all its addresses.
+
+    One that nobody knows now is left out: whoever set it may be gone, and the node has to start.
+    """
     limits: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = entry.rpartition(":")
-        for *_, address in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM):
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            log.warning("max.connections.per.ip.overrides does not hold for %s: %s", host, error)
+            continue
+        for *_, address in found:
             limits[str(address[0])] = int(count)
     return limits
 

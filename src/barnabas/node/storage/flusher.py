@@ -22,7 +22,7 @@ T = TypeVar("T")
 LOGS_PER_ROUND = 64
 # A round holds three or four handles per segment. A log that rolls faster than its disk is has many, and the handles
 # of a process are few: it takes several rounds.
-SEGMENTS_PER_ROUND = 128
+SEGMENTS_PER_ROUND = 64
 SEGMENTS_PER_LOG_MIN = 2
 
 

@@ -145,7 +145,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             log.segments = Segments(log.segments.handles, path)
             log._load(log_start_offset, now_ms, recovered)
         if not clean:
-            log.doubt_transactions(recovered_from=recovery_point)
+            # From the segment of the recovery point on, recovery has written them anew.
+            log.doubt_transactions(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
         if log.log_end_offset < recovery_point:
             end = log.log_end_offset
             logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import shutil
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from barnabas.node.storage import clean_stop
 from barnabas.node.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -23,6 +22,7 @@ from barnabas.node.storage.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from barnabas.node.storage.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from barnabas.node.storage.directory_lock import DirectoryLock
 from barnabas.node.storage.doubt import DamagedIndex
 from barnabas.node.storage.files import (
@@ -51,8 +51,6 @@ from barnabas.wire.uuids import Uuid
 logger = logging.getLogger("barnabas.storage")
 
 CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-TRANSACTION_INDEXES = "transactionIndexes"  # in the mark of a clean stop, where Kafka passes over it
 METADATA_DIRECTORY = "__cluster_metadata-0"  # the controller's, not ours
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
@@ -110,7 +108,7 @@ class LogDir:
         self.meta: MetaProperties | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
-        self._left_transaction_indexes: int | None = None
+        self._left = CleanStop()
         self.checkpointed: dict[TopicPartition, int] = {}  # the recovery points that a crash now would find
         self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, as they are on the disk
         self._on_failure = on_failure
@@ -195,21 +193,21 @@ class LogDir:
         except FileNotFoundError:
             return
         self.was_clean = True
-        try:
-            mark = json.loads(text)
-            self.previous_broker_epoch = int(mark["brokerEpoch"])
-            self._left_transaction_indexes = int(mark[TRANSACTION_INDEXES])
-        except (ValueError, KeyError, TypeError):
-            pass
+        self._left = clean_stop.parse(text)
+        self.previous_broker_epoch = self._left.broker_epoch
         os.unlink(path)
         fsync_path(self.path)
 
     def miss_transaction_indexes(self) -> None:
         """After a clean stop, once the logs are open: whether their transaction indexes are those that were left."""
-        left = self._left_transaction_indexes
-        if left is not None and left != transaction_indexes(self.all_logs()):
+        left, logs = self._left, self.all_logs()
+        for log in logs:
+            if (offset := left.doubted.get(os.path.basename(log.directory))) is not None:
+                log.doubt_transactions(below=offset)
+        found = clean_stop.sum_of_transaction_indexes(logs)
+        if left.transaction_indexes is not None and left.transaction_indexes != found:
             logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
-            for log in self.all_logs():
+            for log in logs:
                 log.doubt_transactions()
 
     def partition_directories(self) -> Iterator[OnDisk]:
@@ -376,8 +374,7 @@ class LogDir:
         else:
             await self._close_logs(logs, sync_each=True)
         await self.write_checkpoints(high_watermarks)
-        mark = {"version": 0, "brokerEpoch": broker_epoch, TRANSACTION_INDEXES: transaction_indexes(logs)}
-        marker = json.dumps(mark, separators=(",", ":")).encode()
+        marker = clean_stop.render(broker_epoch, logs)
         await self.flusher.run(lambda: write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", marker))
 
     async def _close_logs(self, logs: list[PartitionLog], *, sync_each: bool) -> None:
@@ -387,13 +384,6 @@ class LogDir:
             await self.flusher.run(partial(finish_all, tasks, sync_each))
             for log, task in zip(chunk, tasks, strict=True):
                 log.flushed(task)
-
-
-def transaction_indexes(logs: Iterable[PartitionLog]) -> int:
-    """A sum over the names of the transaction indexes: by it one that is gone is missed."""
-    found = [(log, segment) for log in logs for segment in log.segments if segment.transactions.exists]
-    names = sorted(f"{os.path.basename(log.directory)}/{segment.base_offset}" for log, segment in found)
-    return zlib.crc32("\n".join(names).encode())
 
 
 def make_directory(directory: str, topic_id: Uuid, *, start_offset: int = 0) -> None:

@@ -140,7 +140,7 @@ class ReadableLog(LogState):
 
     @reading
     def batch_of_max_timestamp(self) -> memoryview | None:
-        return self.segments.batch_of_max_timestamp()
+        return self.segments.batch_of_max_timestamp(self.log_start_offset)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the greatest timestamp, None in an empty log."""

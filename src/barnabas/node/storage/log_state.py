@@ -102,12 +102,16 @@ class LogState:
                     self._remember_producer(header, view, at)
         self.producers.map_end_offset = self.log_end_offset
 
-    def doubt_transactions(self, *, recovered_from: int | None = None) -> None:
-        """A segment may have lost its transaction index, unless recovery, from that offset on, has written it anew."""
-        segments = list(self.segments)
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
-            if recovered_from is None or (following is not None and following.base_offset < recovered_from):
+    def doubt_transactions(self, *, below: int | None = None) -> None:
+        """Segments that begin below this offset, or all, may have lost their transaction index."""
+        for segment in self.segments:
+            if below is None or segment.base_offset < below:
                 segment.doubt_transactions()
+
+    def transactions_doubted_below(self) -> int | None:
+        """The same after the next start, for those that nobody has looked at until now."""
+        bases = [segment.base_offset for segment in self.segments if segment.may_lack_transactions]
+        return bases[-1] + 1 if bases else None
 
     def _remember_producer(self, header: BatchHeader, view: memoryview, at: int) -> None:
         try:

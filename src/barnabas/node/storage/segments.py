@@ -174,8 +174,9 @@ class Segments:
                     return segment.batch_at(position, header.size)
         return None
 
-    def batch_of_max_timestamp(self) -> memoryview | None:
-        segment = max(self._segments, key=lambda each: each.max_timestamp)
+    def batch_of_max_timestamp(self, start_offset: int) -> memoryview | None:
+        """In the segments from the one that holds `start_offset` on."""
+        segment = max(self.from_offset(start_offset), key=lambda each: each.max_timestamp)
         found = segment.batch_of_max_timestamp()
         return None if found is None else segment.batch_at(found[0], found[1].size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -246,6 +247,30 @@ def test_one_is_missed_after_an_unclean_stop_too(tmp_path: Path, batch: Build) -
         assert log_of(dirs).recovery_point == log_of(dirs).log_end_offset
         assert await aborted_of(log_of(dirs)) == {0, 242}
         await dirs.close(clean=True)
+
+    run(scenario())
+
+
+def test_one_that_a_crash_took_is_still_missed_after_a_clean_stop(
+    tmp_path: Path, batch: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody reads the log in the lives between: what was in doubt stays in doubt."""
+
+    async def scenario() -> None:
+        await left_behind(tmp_path, transactions(batch, ABORT_MARKER, COMMIT_MARKER, ABORT_MARKER), clean=False)
+        for path in (tmp_path / "orders-0").glob("*.txnindex"):
+            path.unlink()
+        for _ in range(2):
+            unread = await started(tmp_path)
+            await unread.close(clean=True)
+            assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["doubted"]["orders-0"] > 0
+        assert caplog.messages == []
+        dirs = await started(tmp_path)
+        assert await aborted_of(log_of(dirs)) == {0, 242}
+        await dirs.close(clean=True)
+        again = await started(tmp_path)
+        assert await aborted_of(log_of(again)) == {0, 242}
+        await again.close(clean=True)
 
     run(scenario())
 

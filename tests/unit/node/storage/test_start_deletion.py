@@ -151,16 +151,20 @@ def test_what_a_stop_interrupts_goes_after_the_next_start(tmp_path: Path, batch:
         dirs = await opened(tmp_path)
         [log] = await filled(dirs, batch)
         await dirs.dirs[0].start_deletion.stop()
+        log.append(batch(10, timestamp=NOW_MS - 5), leader_epoch=0, now_ms=NOW_MS)
         log.advance_log_start_offset(75)
+        greatest = log.max_timestamp()
+        assert greatest is not None
+        assert greatest.offset >= 70  # and not of a segment that is about to go
         await dirs.close(clean=True)
-        assert names(tmp_path / "orders-0") == list(range(0, 100, 10))
+        assert names(tmp_path / "orders-0") == list(range(0, 110, 10))
 
         again = await opened(tmp_path)
         found = again.get("orders", 0)
         assert found is not None
-        assert (found.log_start_offset, found.log_end_offset) == (75, 100)
-        assert delete_old_segments(found, high_watermark=100, now_ms=NOW_MS) == 0
-        await until(lambda: names(tmp_path / "orders-0") == [70, 80, 90])
+        assert (found.log_start_offset, found.log_end_offset) == (75, 110)
+        assert delete_old_segments(found, high_watermark=110, now_ms=NOW_MS) == 0
+        await until(lambda: names(tmp_path / "orders-0") == [70, 80, 90, 100])
         await again.close(clean=True)
 
     run(scenario)
