@@ -78,7 +78,7 @@ def test_word_count_counts_and_goes_on_where_it_was(run: Run, stage: Any) -> Non
 def test_a_topic_is_ingested_by_the_hour_of_its_records_and_each_of_them_once(
     run: Run, stage: Any, spark: Any, tmp_path: Path
 ) -> None:
-    topic, lake = stage.topic(2), tmp_path / "lake"
+    topic, lake = stage.topic(2, retention_ms="-1"), tmp_path / "lake"
     one_o_clock, two_o_clock = 1_772_370_000_000, 1_772_373_600_000  # 2026-03-01, UTC
 
     def rows() -> int:

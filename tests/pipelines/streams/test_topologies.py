@@ -55,8 +55,8 @@ def partition_of(key: bytes, count: int) -> int:
 
 
 def test_state_goes_on_where_it_was_and_results_come_once(spark: Any, stage: Any, tmp_path: Path) -> None:
-    lines, rows = stage.topic(partitions=2), stage.topic(partitions=2)
-    large, counts, windows, joined = (stage.topic(partitions=3) for _ in range(4))
+    lines, rows = (stage.topic(partitions=2, retention_ms="-1") for _ in range(2))  # records of 1970
+    large, counts, windows, joined = (stage.topic(partitions=3, retention_ms="-1") for _ in range(4))
 
     def built() -> Topology:
         topology = Topology("plant", processing_guarantee="exactly_once_v2")
@@ -83,7 +83,9 @@ def test_state_goes_on_where_it_was_and_results_come_once(spark: Any, stage: Any
     start(built(), spark, stage, tmp_path)
     start(built(), spark, stage, tmp_path)  # nothing is new, and nothing is written again
 
-    assert sorted(pairs(committed(spark, stage, large))) == [("a", "3"), ("b", "12"), ("b", "2")]
+    of_large = committed(spark, stage, large)
+    assert sorted(pairs(of_large)) == [("a", "3"), ("b", "12"), ("b", "2")]
+    assert sorted(round(row.timestamp.timestamp() * 1000) for row in of_large) == [1002, 1003, 1012]
     totals = committed(spark, stage, counts)
     assert sorted((bytes(row.key), LONG.decode(bytes(row.value))) for row in totals) == [
         (b"x", 1), (b"x", 3), (b"y", 1),
@@ -115,7 +117,9 @@ def test_columns_run_without_python_and_tell_of_bad_records_alike(spark: Any, st
     run = start(topology, spark, stage, tmp_path)
     plan = run.queries[0]._jsq.explainInternal(False)
     assert "MapInArrow" not in plan
-    assert pairs(committed(spark, stage, out)) == [("k", '{"id":"a","twice":21.0}')]
+    (row,) = committed(spark, stage, out)
+    assert pairs([row]) == [("k", '{"id":"a","twice":21.0}')]
+    assert round(row.timestamp.timestamp() * 1000) == stage.now_ms
     stage.write(orders, ["no json"], keys=["k"])
     with pytest.raises(
         Exception, match=f"source-0 can't go on with the record at offset 3 of {orders}-0: it is no JSON"

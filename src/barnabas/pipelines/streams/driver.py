@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -53,7 +54,7 @@ class TopologyTestDriver:
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-topology-")
         self._waiting: list[tuple[str, int, int, int, bytes | None, bytes | None]] = []
         self._offsets: dict[tuple[str, int], int] = {}
-        self._written: dict[str, list[tuple[bytes | None, bytes | None, Any]]] = {}
+        self._written: dict[str, list[dict[str, Any]]] = {}
         self._batch = 0
         self._run = uuid.uuid4().hex
 
@@ -81,6 +82,12 @@ class TopologyTestDriver:
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> list[Output]:
         """What was written since the last time, read as it was written unless serdes are given."""
+        return [Output(one, other) for one, other, _ in self.read_timed_output(topic, key=key, value=value)]
+
+    def read_timed_output(
+        self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> list[tuple[Any, Any, int]]:
+        """The same with the times of the records, in milliseconds."""
         found = self._flushed().pop(topic, [])
         written = {sink.topic: node for node, sink in self._topology.graph.sinks()}
         node = written.get(topic)
@@ -88,13 +95,16 @@ class TopologyTestDriver:
             given or serde or AUTO
             for given, serde in ((key, node and node.key_serde), (value, node and node.value_serde))
         ]
-        return [Output(readers[0].from_bytes(one[0]), readers[1].from_bytes(one[1])) for one in found]
+        return [
+            (readers[0].from_bytes(row["key"]), readers[1].from_bytes(row["value"]), milliseconds_of(row["timestamp"]))
+            for row in found
+        ]
 
     def read_records(self, topic: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
         """Key, value and headers in bytes."""
         return [
-            (key, value, {header["key"]: header["value"] for header in headers or ()})
-            for key, value, headers in self._flushed().pop(topic, [])
+            (row["key"], row["value"], {header["key"]: header["value"] for header in row.get("headers") or ()})
+            for row in self._flushed().pop(topic, [])
         ]
 
     def store(self, name: str) -> StateStore:
@@ -131,7 +141,7 @@ class TopologyTestDriver:
                 return table.key_serde, table.value_serde
         raise TopologyError(f"topology {self._topology.name} does not read topic {topic}")
 
-    def _flushed(self) -> dict[str, list[tuple[bytes | None, bytes | None, Any]]]:
+    def _flushed(self) -> dict[str, list[dict[str, Any]]]:
         tables = {one.topic for one in self._topology.graph.global_tables}
         first = [row for row in self._waiting if row[0] in tables]
         rest = [row for row in self._waiting if row[0] not in tables]
@@ -145,7 +155,7 @@ class TopologyTestDriver:
         found = self._ran(self._plan(), rows)
         self._batch += 1
         for row in found.to_pylist():
-            self._written.setdefault(row["topic"], []).append((row["key"], row["value"], row.get("headers")))
+            self._written.setdefault(row["topic"], []).append(row)
 
     def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
         from barnabas.pipelines.streams.compiled import run_batch, run_batch_here
@@ -161,3 +171,10 @@ class TopologyTestDriver:
         graph = self._topology.graph
         dead = self._topology.dead_letter
         return planned(graph, self._partitions, {}, state=state, dead_letter=dead)
+
+
+def milliseconds_of(time: datetime | None) -> int:
+    if time is None:
+        return -1
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)

@@ -94,7 +94,8 @@ def native(graph: Graph, plan: Plan, records: DataFrame) -> DataFrame | None:
             out_value = f.when(f.col("value").isNotNull(), made)
         else:
             out_value = first.cast("string").cast("binary")
-    return frame.select(f.lit(_topic(sink)).alias("topic"), out_key.alias("key"), out_value.alias("value"))
+    named = f.lit(_topic(sink)).alias("topic"), out_key.alias("key"), out_value.alias("value")
+    return frame.select(*named, f.col("timestamp"))
 
 
 def _topic(sink: Node) -> str:

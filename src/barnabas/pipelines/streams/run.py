@@ -153,7 +153,7 @@ def written(
     topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
     writer = rows.writeStream.queryName(topology.name)
     if topics or topology.dead_letter is not None:
-        writer = writer.format("barnabas").options(**settings)
+        writer = writer.format("barnabas").options(**settings).option("timestampColumn", "timestamp")
         writer = writer.option("exactlyOnce", str(topology.processing_guarantee == EXACTLY_ONCE).lower())
         if len(topics) == 1 and topology.dead_letter is None:
             writer = writer.option("topic", topics[0])

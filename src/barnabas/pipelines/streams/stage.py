@@ -27,13 +27,15 @@ from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.pipelines.streams.task import GlobalView, PartitionTask
 
 PARCELS = "part int, parcel binary"
+TIMESTAMP = "timestamp"  # the column of the sink's rows
+TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 OUTPUT = -1  # instead of a port: rows for the sink that only pass by
 BATCH_PROPERTY = "streaming.sql.batchId"
 RUN_PROPERTY = "spark.jobGroup.id"
 
 
 def output_schema(plan: Plan) -> str:
-    columns = ["topic string", "key binary", "value binary"]
+    columns = ["topic string", "key binary", "value binary", f"{TIMESTAMP} timestamp"]
     if plan.places_windows:
         columns.append("partition int")
     if plan.dead_letter is not None:
@@ -171,14 +173,15 @@ class StageWork:
     def output_batch(self, task: PartitionTask) -> pa.RecordBatch | None:
         columns: list[list[pa.Array]] = []
         schema = sink_schema(self.plan)
-        for sink, keys, values, placed in task.outputs:
-            count = len(values)
-            columns.append(self.columns(sink.topic, keys, values, placed, pa.nulls(count, schema_headers())))
+        for sink, keys, values, times, placed in task.outputs:
+            stamps = timestamps(times)
+            no_headers = pa.nulls(len(values), schema_headers())
+            columns.append(self.columns(sink.topic, keys, values, stamps, placed, no_headers))
         if task.letters:
             keys, values, headers = zip(*task.letters, strict=True)
             entries = [[{"key": key, "value": value} for key, value in one] for one in headers]
             assert self.plan.dead_letter is not None
-            letters = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+            letters = pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(keys), TIMESTAMP_TYPE)
             columns.append(self.columns(self.plan.dead_letter, *letters, None, pa.array(entries, schema_headers())))
         if not columns:
             return None
@@ -186,10 +189,10 @@ class StageWork:
         return pa.RecordBatch.from_arrays(whole, schema=schema)
 
     def columns(
-        self, topic: str, keys: pa.Array, values: pa.Array, placed: Numbers | None, headers: pa.Array
+        self, topic: str, keys: pa.Array, values: pa.Array, stamps: pa.Array, placed: Numbers | None, headers: pa.Array
     ) -> list[pa.Array]:
         count = len(values)
-        found = [pa.repeat(topic, count), plain(keys), plain(values)]
+        found = [pa.repeat(topic, count), plain(keys), plain(values), stamps]
         if self.plan.places_windows:
             found.append(pa.nulls(count, pa.int32()) if placed is None else pa.array(placed, pa.int32()))
         return found if self.plan.dead_letter is None else [*found, headers]
@@ -316,12 +319,18 @@ def plain(column: pa.Array) -> pa.Array:
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
+def timestamps(times: Numbers) -> pa.Array:
+    """Of records without a time the sink's is taken."""
+    return pa.array(times * 1000, TIMESTAMP_TYPE, mask=times < 0)
+
+
 def schema_headers() -> pa.DataType:
     return arrow_schema(["headers"]).field("headers").type
 
 
 def sink_schema(plan: Plan) -> pa.Schema:
     fields = [pa.field("topic", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
     if plan.places_windows:
         fields.append(pa.field("partition", pa.int32()))
     if plan.dead_letter is not None:

@@ -77,6 +77,20 @@ def test_rows_without_keys_need_no_key_column() -> None:
     assert [(record.key, record.value) for record in decode_records(batch_of(records))] == [(None, b"a"), (None, b"b")]
 
 
+@given(st.lists(st.integers(0, 1 << 45), min_size=1, max_size=40), st.data())
+def test_rows_may_have_times_of_their_own(times: list[int], data: st.DataObject) -> None:
+    middle = data.draw(st.integers(0, len(times)))
+    columns = Columns(None, pa.array([str(time).encode() for time in times], pa.binary()), None)
+    found: list[Record] = []
+    for _, records in encode_records(columns, np.array([middle, len(times)]), 120, np.array(times)):
+        batch = batch_of(records)
+        decoded = decode_records(batch)
+        assert [record.offset for record in decoded] == list(range(records.rows))
+        assert validate(batch).max_timestamp == max(record.timestamp for record in decoded)
+        found += decoded
+    assert [(record.timestamp, record.value) for record in found] == [(time, str(time).encode()) for time in times]
+
+
 @given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 120))
 def test_a_batch_holds_what_fits_and_at_least_one_record(sizes: list[int], batch_bytes: int) -> None:
     cuts = batch_cuts(np.array(sizes), np.array([len(sizes)]), batch_bytes).tolist()

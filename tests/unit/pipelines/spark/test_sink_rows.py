@@ -100,6 +100,20 @@ def test_partitions_may_be_left_open_and_must_not_be_negative() -> None:
         rows_of_(found)(batch(value=(["1"], pa.string()), partition=([-2], pa.int32())))
 
 
+def test_a_column_may_have_the_times_of_records() -> None:
+    schema = StructType([StructField("value", StringType()), StructField("at", TimestampType())])
+    found = RowRules.of(schema, "t", "at")
+    stamp = pa.timestamp("us", "UTC")
+    rows = rows_of_(found)(batch(value=(["1", "2"], pa.string()), at=([5_999, None], stamp)))
+    assert rows.times_ms is not None
+    assert rows.times_ms.tolist() == [5, -1]
+    assert rows_of_(found)(batch(value=(["1"], pa.string()), at=([None], stamp))).times_ms is None
+    with pytest.raises(OptionError, match="timestampColumn is when, which is not among value, at"):
+        RowRules.of(schema, "t", "when")
+    with pytest.raises(OptionError, match="column value must be of type timestamp, not string"):
+        RowRules.of(schema, "t", "value")
+
+
 def test_headers_are_encoded_and_null_keys_are_no_keys() -> None:
     found = rules("value string, key string, headers headers")
     one = batch(

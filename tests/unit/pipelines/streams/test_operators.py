@@ -430,3 +430,26 @@ def test_a_closed_session_stays_while_a_late_record_may_join_it_to_an_open_one()
     stream(topology).group_by_key().windowed_by(session(6, grace=5)).count().to("out", value=LONG)
     records: Records = [("in", "a", 1, 30), ("in", "a", 1, 41), ("in", "b", 1, 42), ("in", "a", 1, 36)]
     assert last(run(topology, records, cut=3)) == {Windowed("a", 30, 41): 3, Windowed("b", 42, 42): 1}
+
+
+def test_results_carry_the_times_of_their_records() -> None:
+    topology = Topology("times")
+    numbers = topology.stream("in")
+    numbers.filter(lambda key, value: value > 1).map_values(lambda value: value * 2).to("mapped", value=JSON)
+    numbers.group_by(lambda key, value: "all", key=STRING).count().to("counted", value=LONG)
+    numbers.join(topology.table("rows"), lambda number, row: [number, row]).to("looked up", value=JSON)
+    others = topology.stream("others")
+    numbers.join(others, lambda one, other: one + other, within(100)).to("met", value=JSON)
+    with TopologyTestDriver(topology) as driver:
+        driver.pipe_input("rows", "a", "row", timestamp_ms=5)
+        for value, time in ((1, 10), (2, 30), (3, 20)):
+            driver.pipe_input("in", "a", value, timestamp_ms=time)
+        driver.pipe_input("others", "a", 10, timestamp_ms=25)
+        assert driver.read_timed_output("mapped") == [("a", 4, 30), ("a", 6, 20)]
+        assert driver.read_timed_output("counted") == [("all", 3, 30)]
+        assert driver.read_timed_output("looked up") == [
+            ("a", [1, "row"], 10),
+            ("a", [2, "row"], 30),
+            ("a", [3, "row"], 20),
+        ]
+        assert sorted(driver.read_timed_output("met")) == [("a", 11, 25), ("a", 12, 30), ("a", 13, 25)]

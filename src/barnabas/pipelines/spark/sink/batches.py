@@ -1,8 +1,8 @@
 """Columns of an Arrow batch as record batches, without a loop over the records.
 
 A record is a row of small binary columns (varints, key, value, headers), and Arrow joins columns row by row: the bytes
-behind the joined column are the records of all batches, one after the other. Rows come sorted by partition. All
-records of a call carry one timestamp, that of the batch, as the rows of a sink have none of their own.
+behind the joined column are the records of all batches, one after the other. Rows come sorted by partition. Where rows
+have no times of their own, the records of a call carry one timestamp, that of the batch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ Numbers = npt.NDArray[np.int64]
 TABLE_END = 1 << 16  # numbers from -1 to here have their varint ready
 ATTRIBUTES_AND_TIMESTAMP_DELTA = b"\0\0"
 OFFSET_DELTA_BYTES_MAX = 4  # batches below 2^27 records
+ATTRIBUTES = pa.scalar(b"\0", pa.binary())
+TIMESTAMP_DELTA_BYTES_MAX = 10
 RECORD_OVERHEAD_BYTES = 5 + 2 + OFFSET_DELTA_BYTES_MAX + 5 + 5 + 5  # the most that is around key, value and headers
 NOTHING = pa.scalar(b"", pa.binary())
 NO_HEADERS = pa.scalar(b"\0", pa.binary())
@@ -52,21 +54,28 @@ class Records(NamedTuple):
 
     rows: int
     payload: memoryview
+    times_ms: tuple[int, int] | None = None  # of the first, and the latest, where records have times of their own
 
 
-def encode_records(columns: Columns, ends: Numbers, batch_bytes: int) -> Iterator[tuple[int, Records]]:
+def encode_records(
+    columns: Columns, ends: Numbers, batch_bytes: int, times_ms: Numbers | None = None
+) -> Iterator[tuple[int, Records]]:
     """The batches of rows sorted by partition: (which partition, records). `ends` holds where each partition's end."""
     if len(columns.value) == 0:
         return
     sizes = field_bytes(columns.key) + field_bytes(columns.value) + field_bytes(columns.headers)
-    cuts = batch_cuts(sizes + RECORD_OVERHEAD_BYTES, ends, batch_bytes)
+    overhead = RECORD_OVERHEAD_BYTES + (TIMESTAMP_DELTA_BYTES_MAX if times_ms is not None else 0)
+    cuts = batch_cuts(sizes + overhead, ends, batch_bytes)
     starts = np.concatenate([np.zeros(1, np.int64), cuts[:-1]])
-    joined = join_records(columns, (cuts - starts).tolist())
+    in_front = deltas_of(cuts - starts) if times_ms is None else timed_deltas(times_ms, starts, cuts)
+    joined = join_records(columns, in_front)
+    latest = None if times_ms is None else np.maximum.reduceat(times_ms, starts)
     offsets, data = spans(joined)
     view = memoryview(data.data)
     owners = np.searchsorted(ends, starts, side="right")
-    for start, cut, owner in zip(starts.tolist(), cuts.tolist(), owners.tolist(), strict=True):
-        yield owner, Records(cut - start, view[offsets[start] : offsets[cut]])
+    for number, (start, cut, owner) in enumerate(zip(starts.tolist(), cuts.tolist(), owners.tolist(), strict=True)):
+        times = None if times_ms is None or latest is None else (int(times_ms[start]), int(latest[number]))
+        yield owner, Records(cut - start, view[offsets[start] : offsets[cut]], times)
 
 
 def batch_cuts(sizes: Numbers, ends: Numbers, batch_bytes: int) -> Numbers:
@@ -83,12 +92,24 @@ def batch_cuts(sizes: Numbers, ends: Numbers, batch_bytes: int) -> Numbers:
     return np.array(cuts, np.int64)
 
 
-def join_records(columns: Columns, batches: list[int]) -> pa.Array:
-    """`batches` are the numbers of records in each."""
+def deltas_of(batches: Numbers) -> pa.Array:
+    """Of all records, given the number of records in each batch."""
+    deltas = delta_table(1 << max(int(batches.max()) - 1, TABLE_END - 1).bit_length())
+    return pa.concat_arrays([deltas.slice(0, records) for records in batches.tolist()])
+
+
+def timed_deltas(times_ms: Numbers, starts: Numbers, cuts: Numbers) -> pa.Array:
+    """The same where every record has its time: they count from the first of the batch, and may run backwards."""
+    sizes = cuts - starts
+    since_first = times_ms - np.repeat(times_ms[starts], sizes)
+    offsets = np.arange(len(times_ms), dtype=np.int64) - np.repeat(starts, sizes)
+    return join([ATTRIBUTES, build_varints(since_first, TIMESTAMP_DELTA_BYTES_MAX), varints(offsets)])
+
+
+def join_records(columns: Columns, in_front: pa.Array) -> pa.Array:
+    """`in_front` is what stands between a record's length and its key's."""
     count = len(columns.value)
     key_lengths, value_lengths = lengths_of(columns.key, count), lengths_of(columns.value, count)
-    deltas = delta_table(1 << max(max(batches) - 1, TABLE_END - 1).bit_length())
-    in_front = pa.concat_arrays([deltas.slice(0, records) for records in batches])
     before_key, before_value = length_prefixes(key_lengths), length_prefixes(value_lengths)
     headers = NO_HEADERS if columns.headers is None else columns.headers
     key = () if columns.key is None else (columns.key,)
@@ -133,11 +154,11 @@ def zigzag(numbers: Numbers) -> Numbers:
     return (numbers << 1) ^ (numbers >> 63)
 
 
-def varint_bytes(numbers: Numbers) -> Numbers:
+def varint_bytes(numbers: Numbers, longest: int = 5) -> Numbers:
     coded = zigzag(numbers)
     sizes = np.ones(len(coded), np.int64)
-    for bits in (7, 14, 21, 28):
-        sizes += coded >> bits > 0
+    for byte in range(1, longest):
+        sizes += coded >> 7 * byte > 0
     return sizes
 
 
@@ -166,13 +187,13 @@ def varint_table() -> pa.Array:
     return build_varints(np.arange(-1, TABLE_END, dtype=np.int64))
 
 
-def build_varints(numbers: Numbers) -> pa.Array:
-    """Zigzag varints of at most five bytes, which is what lengths and deltas take."""
+def build_varints(numbers: Numbers, longest: int = 5) -> pa.Array:
+    """Zigzag varints of at most five bytes, which is what lengths and deltas take, or of more."""
     coded = zigzag(numbers)
-    sizes = varint_bytes(numbers)
+    sizes = varint_bytes(numbers, longest)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     data = np.zeros(int(offsets[-1]), np.uint8)
-    for byte in range(5):
+    for byte in range(int(sizes.max(initial=0))):
         rows = np.flatnonzero(sizes > byte)
         more = np.where(sizes[rows] > byte + 1, 0x80, 0)
         data[offsets[rows] + byte] = (coded[rows] >> 7 * byte & 0x7F) | more
@@ -191,6 +212,7 @@ def record_batch(
     base_sequence: int,
     transactional: bool,
 ) -> bytearray:
+    first_ms, latest_ms = records.times_ms or (timestamp_ms, timestamp_ms)
     header = BatchHeader(
         base_offset=0,
         batch_length=0,
@@ -199,8 +221,8 @@ def record_batch(
         crc=0,
         attributes=compression | (TRANSACTIONAL_FLAG if transactional else 0),
         last_offset_delta=records.rows - 1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
+        base_timestamp=first_ms,
+        max_timestamp=latest_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -22,12 +22,14 @@ class BadRow(ValueError):
 
 
 class Rows(NamedTuple):
-    """`topics` are the names that occur, `topic_of` says for each row which; None for all the first."""
+    """`topics` are the names that occur, `topic_of` says for each row which; None for all the first. `times_ms` are
+    below 0 where a record gets the time of its writing, None for all."""
 
     columns: Columns
     topics: list[str]
     topic_of: npt.NDArray[np.int64] | None
     partition: npt.NDArray[np.int64] | None
+    times_ms: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.columns.value)
@@ -71,7 +73,8 @@ def rows_in(batch: pa.RecordBatch, rules: RowRules) -> Rows:
         key = None
     columns = Columns(key, _binary(found["value"]), headers)
     topics, topic_of = _topics(found.get("topic"), rules)
-    return Rows(columns, topics, topic_of, _partitions(found.get("partition")))
+    times = None if rules.times is None else _times(batch.column(batch.schema.get_field_index(rules.times)))
+    return Rows(columns, topics, topic_of, _partitions(found.get("partition")), times)
 
 
 def _topics(column: pa.Array | None, rules: RowRules) -> tuple[list[str], npt.NDArray[np.int64] | None]:
@@ -93,6 +96,13 @@ def _partitions(column: pa.Array | None) -> npt.NDArray[np.int64] | None:
     if len(negative):
         raise BadRow(f"a row asks for partition {int(partitions[negative[0]])}, and partitions are counted from 0")
     return partitions
+
+
+def _times(column: pa.Array) -> npt.NDArray[np.int64] | None:
+    if column.null_count == len(column):
+        return None
+    micros = np.asarray(pc.fill_null(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), -1), np.int64)
+    return micros // 1000
 
 
 def _binary(column: pa.Array) -> pa.Array:

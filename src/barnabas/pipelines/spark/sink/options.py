@@ -1,7 +1,8 @@
-"""The sink's options: those of the JVM Kafka connector with its rules, the producer's settings, and three of ours.
+"""The sink's options: those of the JVM Kafka connector with its rules, the producer's settings, and some of ours.
 
 Ours: `exactlyOnce`, `sinkName` (needed inside foreachBatch, where one query may have several sinks) and `anchorTopic`
-(the empty topic on which the sinks note which batch they have written). Names are case-insensitive.
+(the empty topic on which the sinks note which batch they have written), and `timestampColumn` (where a record's time
+stands; without it a record has the time of its writing, as with the JVM connector). Names are case-insensitive.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class SinkOptions:
     topic: str | None
     exactly_once: bool
     sink_name: str | None
+    timestamp_column: str | None
     anchor_topic: str
     acks: int
     idempotent: bool
@@ -105,6 +107,7 @@ class SinkOptions:
             topic=_topic(options),
             exactly_once=exactly_once,
             sink_name=_sink_name(options),
+            timestamp_column=options.get("timestampcolumn"),
             anchor_topic=options.get("anchortopic", ANCHOR_TOPIC),
             acks=acks,
             idempotent=_idempotent(properties, acks, exactly_once),

@@ -1,7 +1,8 @@
 """Which columns a sink takes, and of which types.
 
 As in the JVM connector: value is needed, key, topic, partition and headers may be there, others are ignored; strings
-and bytes are keys and values; the option `topic` wins over the column.
+and bytes are keys and values; the option `topic` wins over the column. The option `timestampColumn` names one with the
+times of records.
 """
 
 from __future__ import annotations
@@ -9,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from barnabas.pipelines.spark.option_values import OptionError
 
@@ -22,9 +32,10 @@ class RowRules:
 
     topic: str | None
     columns: tuple[str, ...]
+    times: str | None = None
 
     @classmethod
-    def of(cls, schema: StructType, topic: str | None) -> RowRules:
+    def of(cls, schema: StructType, topic: str | None, times: str | None = None) -> RowRules:
         types = {field.name: field.dataType for field in schema.fields}
         if topic is not None:
             types.pop("topic", None)
@@ -37,8 +48,12 @@ class RowRules:
         _check(types, "value", "string or binary", _is_text_or_bytes)
         _check(types, "partition", "int", lambda kind: isinstance(kind, IntegerType))
         _check(types, "headers", "array<struct<key:string,value:binary>>", _is_headers)
+        if times is not None and times not in types:
+            raise OptionError(f"timestampColumn is {times}, which is not among {', '.join(types)}")
+        if times is not None:
+            _check(types, times, "timestamp", lambda kind: isinstance(kind, TimestampType))
         known = ("topic", "key", "value", "partition", "headers")
-        return cls(topic, tuple(name for name in known if name in types))
+        return cls(topic, tuple(name for name in known if name in types), times)
 
 
 def _check(types: dict[str, DataType], name: str, wanted: str, fits: Any) -> None:

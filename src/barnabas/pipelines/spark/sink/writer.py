@@ -58,13 +58,16 @@ class TaskWriter:
     def write(self, rows: Rows) -> None:
         owners, numbers = self._place(rows)
         counts = np.bincount(numbers, minlength=len(owners))
-        columns = rows.columns
+        now_ms = time.time_ns() // 1_000_000
+        columns, times = rows.columns, rows.times_ms
+        if times is not None:
+            times = np.where(times < 0, now_ms, times)
         if int(counts.max()) < len(rows):
-            columns = columns.take(np.argsort(numbers.astype(narrow(len(owners))), kind="stable"))
+            order = np.argsort(numbers.astype(narrow(len(owners))), kind="stable")
+            columns, times = columns.take(order), None if times is None else times[order]
         self._announce_new([owners[index] for index in np.flatnonzero(counts).tolist()])
         batch_bytes = min([self._options.batch_bytes, *map(self._batch_bytes_max, rows.topics)])
-        now_ms = time.time_ns() // 1_000_000
-        for number, records in encode_records(columns, np.cumsum(counts), batch_bytes):
+        for number, records in encode_records(columns, np.cumsum(counts), batch_bytes, times):
             self._send(owners[number], records, now_ms)
         self._sender.push()
 

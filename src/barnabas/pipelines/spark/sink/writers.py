@@ -40,14 +40,14 @@ class Written(WriterCommitMessage):
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Output mode complete appends the whole result every time, as with the JVM connector."""
     parsed = SinkOptions.parse(options)
-    return StreamWriter(parsed, RowRules.of(schema, parsed.topic))
+    return StreamWriter(parsed, RowRules.of(schema, parsed.topic, parsed.timestamp_column))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     parsed = SinkOptions.parse(options)
     if overwrite:
         raise OptionError("save mode overwrite would replace what a topic holds: write with mode append")
-    return BatchWriter(parsed, RowRules.of(schema, parsed.topic), uuid.uuid4().hex)
+    return BatchWriter(parsed, RowRules.of(schema, parsed.topic, parsed.timestamp_column), uuid.uuid4().hex)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
