@@ -3,8 +3,10 @@
 Both read the same topic of our node and write back to a topic, exactly once, by turns in one session on two cores.
 Rates are records per second of the batches alone, the median of the rounds after one that is not counted. By hand,
 `columns` parses, filters and writes with Spark's functions, `lambdas` does so in one mapInArrow, `count` is groupBy and
-count with RocksDB, written in foreachBatch, and `join` meets a static frame of the table's topic. `latency` is the time
-from a record to its result at a fixed rate (`--rate`), of topologies only.
+count with RocksDB, written in foreachBatch, `join` meets a static frame of the table's topic, and `streams-join` is
+Spark's join of two streams with watermarks. Both must write the same number of results. CPU is that of the session's
+processes, without the node's. `latency` is the time from a record to its result at a fixed rate (`--rate`), of
+topologies only.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from typing import Any
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetcher import Fetcher, FetchSettings
+from barnabas.client.partitioning import murmur2
 from barnabas.client.producer import Producer
-from barnabas.client.records import iterate_records
+from barnabas.client.records import iterate_records, visible_batches
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
-from benchmarks import load
+from benchmarks import load, process, rival_load
 
 PARTITIONS = 4
 SCHEMA = "id long, kind string, amount double, note string"
@@ -45,6 +48,39 @@ def fill(servers: str, topic: str, records: int, keys: int) -> None:
         while len(client) > load.QUEUED_RECORDS_MAX:
             client.poll(0.001)
     client.flush()
+
+
+def fill_pairs(servers: str, topics: list[str], records: int) -> None:
+    """Half of the records to each topic, a key for each pair and the same time, a millisecond for ten pairs."""
+    base_ms = time.time_ns() // 1_000_000 - records
+    with Cluster(ClientSettings.from_properties({"bootstrap.servers": servers})) as cluster:
+        for topic in topics:
+            waiting: list[list[Any]] = [[] for _ in range(PARTITIONS)]
+            for number in range(records // 2):
+                key = b"key-%d" % number
+                rows = waiting[partition := (murmur2(key) & 0x7FFFFFFF) % PARTITIONS]
+                rows.append((base_ms + number // 10, key, rival_load.value_of(number, number)))
+                if len(rows) == rival_load.BATCH_RECORDS:
+                    rival_load.produce(cluster, topic, partition, rival_load.batch_of(rows))
+                    rows.clear()
+            for partition, rows in enumerate(waiting):
+                if rows:
+                    rival_load.produce(cluster, topic, partition, rival_load.batch_of(rows))
+
+
+def committed(servers: str, topic: str) -> int:
+    """How many records of a topic are committed."""
+    count = 0
+    with Cluster(ClientSettings.from_properties({"bootstrap.servers": servers})) as cluster:
+        ends = cluster.list_offsets(
+            {(topic, partition): -1 for partition in range(PARTITIONS)}, isolation="read_committed"
+        )
+        with Fetcher(cluster, FetchSettings(isolation="read_committed", max_wait_ms=100)) as fetcher:
+            fetcher.assign(dict.fromkeys(ends, 0))
+            while any(fetcher.positions[place] < end.offset for place, end in ends.items()):
+                for fetched in fetcher.poll(1_000):
+                    count += sum(batch.header.records_count for batch in visible_batches(fetched))
+    return count
 
 
 def finished(query: Any) -> float:
@@ -168,42 +204,84 @@ def join(made: Any, read: str, written: str) -> None:
     made.stream(read).join(made.table(f"{read}-table"), lambda value, name: [value, name]).to(written)
 
 
+def streams_join_by_hand(spark: Any, servers: str, read: str, written: str) -> float:
+    from pyspark.sql import functions as f
+
+    def side(topic: str, name: str) -> Any:
+        reader = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", servers)
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        rows = reader.option("maxOffsetsPerTrigger", BATCH // 2).option("columns", "key,value,timestamp").load()
+        number = f.from_json(f.col("value").cast("string"), SCHEMA).getField("id").alias(name)
+        chosen = rows.select(f.col("key").alias(f"{name}_key"), number, f.col("timestamp").alias(f"{name}_at"))
+        return chosen.withWatermark(f"{name}_at", "5 seconds")
+
+    near = f.expr("one_key = two_key and two_at between one_at - interval 1 second and one_at + interval 1 second")
+    joined = side(read, "one").join(side(f"{read}-table", "two"), near)
+    value = f.to_json(f.struct("one", "two")).alias("value")
+    return sink(joined.select(f.col("one_key").alias("key"), value), servers, written)
+
+
+def streams_join(made: Any, read: str, written: str) -> None:
+    from barnabas.streams import within
+
+    one, two = made.stream(read), made.stream(f"{read}-table")
+    one.join(two, lambda one, two: {"one": one["id"], "two": two["id"]}, within(1_000, grace=5_000)).to(written)
+
+
 PAIRS: dict[str, tuple[Callable[[Any, str, str], None], Query, int]] = {
     "columns": (columns, columns_by_hand, 1_000),
     "lambdas": (lambdas, lambdas_by_hand, 1_000),
     "count-100": (count, count_by_hand, 100),
     "count-100000": (count, count_by_hand, 100_000),
     "join": (join, join_by_hand, 100_000),
+    "streams-join": (streams_join, streams_join_by_hand, 0),
 }
 
 
-def compare(servers: str, spark: Any, name: str, options: argparse.Namespace) -> dict[str, float]:
+def compare(node: Node, spark: Any, name: str, options: argparse.Namespace) -> dict[str, float]:
+    servers = node.bootstrap_servers
     build, by_hand, keys = PAIRS[name]
     read = f"in-{name}"
     load.create_topic(servers, read, PARTITIONS)
     load.create_topic(servers, f"{read}-table", PARTITIONS)
-    fill(servers, read, options.records, keys)
+    if name == "streams-join":
+        fill_pairs(servers, [read, f"{read}-table"], options.records)
+    else:
+        fill(servers, read, options.records, keys)
     if name == "join":
         client = load.producer(servers)
         client.produce_batch(f"{read}-table", [{"key": b"key-%d" % n, "value": b'"n%d"' % n} for n in range(keys)])
         client.flush()
     took: dict[str, list[float]] = {"topology": [], "by hand": []}
+    cpu: dict[str, list[float]] = {"topology": [], "by hand": []}
+    results: dict[str, int] = {}
     sides = {"topology": topology(build), "by hand": by_hand}
     for turn in range(options.rounds + 1):
         for side in list(sides) if turn % 2 else list(sides)[::-1]:
             written = f"out-{os.urandom(4).hex()}"
             load.create_topic(servers, written, PARTITIONS)
+            before = process.cpu_seconds(os.getpid()) - process.cpu_seconds(node.pid)
             seconds = sides[side](spark, servers, read, written)
+            spent = process.cpu_seconds(os.getpid()) - process.cpu_seconds(node.pid) - before
+            results[side] = committed(servers, written)
             load.delete_topic(servers, written)
-            print(f"round {turn}, {name}, {side}: {options.records / seconds:,.0f} records/s", file=sys.stderr)
+            told = f"{options.records / seconds:,.0f} records/s, {spent / options.records * 1e6:.1f} us of CPU each"
+            print(f"round {turn}, {name}, {side}: {told}", file=sys.stderr, flush=True)
             if turn:
                 took[side].append(seconds)
+                cpu[side].append(spent)
+        if not name.startswith("count") and results["topology"] != results["by hand"]:
+            raise RuntimeError(f"{name}: the numbers of results differ: {results}")
     rates = {side: options.records / statistics.median(seconds) for side, seconds in took.items()}
     load.delete_topic(servers, read)
     return {
         f"{name}, topology, records/s": round(rates["topology"]),
         f"{name}, by hand, records/s": round(rates["by hand"]),
         f"{name}, ratio": round(rates["topology"] / rates["by hand"], 2),
+        **{
+            f"{name}, {side}, us of CPU": round(statistics.median(spent) / options.records * 1e6, 1)
+            for side, spent in cpu.items()
+        },
     }
 
 
@@ -283,8 +361,10 @@ def main() -> int:
     spark = barnabas.spark.session("benchmark", master="local[2]", conf={"spark.log.level": "ERROR"})
     with Node() as node:
         for name in options.cases or known:
-            servers = node.bootstrap_servers
-            figures = latency(servers, spark, options) if name == "latency" else compare(servers, spark, name, options)
+            if name == "latency":
+                figures = latency(node.bootstrap_servers, spark, options)
+            else:
+                figures = compare(node, spark, name, options)
             for title, figure in figures.items():
                 print(f"{title:50} {figure:>14,}", flush=True)
     spark.stop()

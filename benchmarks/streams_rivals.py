@@ -265,7 +265,7 @@ def taking_part(sides: list[rival_sides.Side], case: str) -> list[rival_sides.Si
     return [side for side in sides if case.removeprefix("latency-") == "filter" or side.key != "functions"]
 
 
-def run_rates(stage: Stage, sides: list[rival_sides.Side], case: str, options: argparse.Namespace) -> Any:
+def run_rates(stage: Stage, sides: list[rival_sides.Side], case: str, options: argparse.Namespace) -> None:
     backlogs: dict[int, Backlog] = {}
     for share in {side.share for side in sides}:
         backlogs[share] = Backlog(FIRST_RECORDS, options.records // share)
@@ -278,17 +278,17 @@ def run_rates(stage: Stage, sides: list[rival_sides.Side], case: str, options: a
             if turn:
                 for name, figure in figures.items():
                     found.setdefault(side.key, {}).setdefault(name, []).append(figure)
-    return found
+                rival_report.remember(options.json, case, found)
 
 
-def run_latencies(stage: Stage, sides: list[rival_sides.Side], case: str, options: argparse.Namespace) -> Any:
+def run_latencies(stage: Stage, sides: list[rival_sides.Side], case: str, options: argparse.Namespace) -> None:
     found: dict[str, dict[str, list[float]]] = {}
     for side in sides:
         figures = latency(stage, side, case.removeprefix("latency-"), options)
         told = ", ".join(f"{name} {rival_report.number(figure)}" for name, figure in figures.items())
         print(f"{case}, {side.name}: {told}", file=sys.stderr, flush=True)
         found[side.key] = {name: [figure] for name, figure in figures.items()}
-    return found
+        rival_report.remember(options.json, case, found)
 
 
 def arguments() -> argparse.Namespace:
@@ -332,8 +332,7 @@ def main() -> int:
                 if case.startswith("latency-"):
                     for side in sides:
                         side.close()
-                found = run(stage, taking_part(sides, case), case, options)
-                rival_report.remember(options.json, case, found)
+                run(stage, taking_part(sides, case), case, options)
             stage.cluster.close()
     finally:
         for side in sides:
