@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -293,17 +294,19 @@ def test_a_checkpoint_that_is_older_than_the_output_is_refused(query: Query) -> 
 
 
 def test_a_batch_that_outlives_its_transactions_says_so_and_is_replayed(servers: str) -> None:
-    query = Query(servers, **{"kafka.transaction.timeout.ms": "400"})
+    query = Query(servers)
+    patient, query.options = query.options, replace(query.options, transaction_timeout_ms=2_000)
     messages = query.tasks(0, ["a"], ["b"])
     deadline = time.monotonic() + 20
     while query.link.transactions.open_transactions(query.prefix):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     with pytest.raises(
-        SinkError, match=r"longer than its transactions live \(400 ms\).*kafka\.transaction\.timeout\.ms"
+        SinkError, match=r"longer than its transactions live \(2000 ms\).*kafka\.transaction\.timeout\.ms"
     ):
         query.commit(messages)
     query.restart()
+    query.options = patient
     query.write(0, ["a"], ["b"])
     assert query.output() == ["a", "b"]
     query.link.close()
