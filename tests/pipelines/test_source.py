@@ -130,10 +130,11 @@ def test_offsets_of_a_group_are_committed_once_the_batch_is_done_though_nothing_
     stage.write(topic, list("abc"), 0)
     source = follow(subscribe=topic, startingOffsets="earliest", **{"kafka.group.id": group})
     seen = tmp_path / "seen"
+    of_batches = type(stage)(stage.servers)  # a client is for one thread
 
     def slowly(rows: Any, batch: int) -> None:
         """What the group has while the batch is being worked on."""
-        (tmp_path / f"before-{batch}").write_text(str(sorted(stage.committed(group).values())))
+        (tmp_path / f"before-{batch}").write_text(str(sorted(of_batches.committed(group).values())))
         seen.write_text(str(batch))
 
     query = source.writeStream.foreachBatch(slowly).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -144,6 +145,7 @@ def test_offsets_of_a_group_are_committed_once_the_batch_is_done_though_nothing_
         assert query.exception() is None
     finally:
         query.stop()
+        of_batches.cluster.close()
     assert seen.read_text() == "1"
     assert (tmp_path / "before-0").read_text() == "[]"
     assert (tmp_path / "before-1").read_text() == "[0, 3]"
