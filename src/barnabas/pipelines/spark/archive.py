@@ -10,17 +10,21 @@ is in two of those: copies without signatures lie beside the archive, and come f
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from importlib import metadata, util
 from pathlib import Path
 
 MAKING_TIMEOUT_S = 300
+UNUSED_S = 30 * 24 * 3600
 SWITCH = "BARNABAS_SPARK_ARCHIVE"  # "off": neither made nor used
 RECIPE = "3"  # how archives are made: one of another recipe is not used
 SIGNED = ("janino", "commons-compiler")
@@ -34,7 +38,11 @@ def archive() -> Path | None:
     path = archive_path()
     if not path.exists() and not path.with_suffix(".failed").exists():
         _make(path)
-    return path if path.exists() else None
+    if not path.exists():
+        return None
+    with contextlib.suppress(OSError):  # in a cache that is only read
+        os.utime(path)  # it is in use
+    return path
 
 
 def archive_path() -> Path:
@@ -75,6 +83,15 @@ def files_jar_of(archive: Path) -> Path:
     return archive.with_suffix(".jar")
 
 
+def remove_unused(directory: Path) -> None:
+    """Archives of Sparks and Javas that nobody has started for a month: each is as large as 200 MB."""
+    for path in directory.glob("spark-*.jsa"):
+        if time.time() - path.stat().st_mtime > UNUSED_S:
+            for file in (path, command_path_of(path), files_jar_of(path), path.with_suffix(".lock")):
+                file.unlink(missing_ok=True)
+            shutil.rmtree(_copies(path), ignore_errors=True)
+
+
 def _copies(archive: Path) -> Path:
     return archive.with_suffix(".jars")
 
@@ -106,6 +123,7 @@ def _make(path: Path) -> None:
                     if beside(made).exists():
                         beside(made).rename(beside(path))
                 made.rename(path)
+                remove_unused(path.parent)
             else:
                 path.with_suffix(".failed").write_text(problem)
                 print(f"Spark starts without an archive, more slowly: {problem}", file=sys.stderr)

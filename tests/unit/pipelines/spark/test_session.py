@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,16 @@ def test_a_command_that_was_not_kept_or_is_broken_is_none(tmp_path: Path) -> Non
     assert kept_command(tmp_path / "spark.command") is None
     (tmp_path / "spark.command").write_text("[")
     assert kept_command(tmp_path / "spark.command") is None
+
+
+def test_archives_that_nobody_used_for_a_month_go_with_what_lies_beside_them(tmp_path: Path) -> None:
+    for name, age_days in (("spark-old", 31), ("spark-new", 29)):
+        for suffix in (".jsa", ".command", ".jar", ".lock"):
+            (tmp_path / name).with_suffix(suffix).touch()
+        (tmp_path / f"{name}.jars").mkdir()
+        (tmp_path / f"{name}.jars" / "copy.jar").touch()
+        used = time.time() - age_days * 24 * 3600
+        os.utime(tmp_path / f"{name}.jsa", (used, used))
+    archives.remove_unused(tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == {"spark-new"}
+    assert len(list(tmp_path.iterdir())) == 5
