@@ -264,8 +264,7 @@ def test_kafka_python_consumers_share_and_take_over(servers: str, topic: str, as
     fill(servers, topic, 200)
 
     def consumer() -> KafkaConsumer:
-        return KafkaConsumer(
-            topic,
+        made = KafkaConsumer(
             bootstrap_servers=servers,
             group_id=topic,
             auto_offset_reset="earliest",
@@ -273,6 +272,10 @@ def test_kafka_python_consumers_share_and_take_over(servers: str, topic: str, as
             partition_assignment_strategy=[assignor],
             heartbeat_interval_ms=200,
         )
+        # A leader of kafka-python that does not know the topic yet may assign nothing, and leave it so.
+        until(lambda: bool(made.partitions_for_topic(topic)), "what the consumer knows of the topic")
+        made.subscribe([topic])
+        return made
 
     order = Order()
     seen = order.seen
