@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,16 @@ def test_a_function_that_raised_is_mended_and_nothing_is_lost(spark: Any, stage:
     changed.stream(numbers).filter(lambda key, value: value).to(out)
     with pytest.raises(CheckpointError, match=r"another topology: map-values-1 \(no settings\) is now filter-1"):
         start(changed, spark, stage, tmp_path)
+
+
+def test_a_topology_is_started_by_any_thread(spark: Any, stage: Any, tmp_path: Path) -> None:
+    lines, out = stage.topic(), stage.topic()
+    topology = Topology("threads")
+    topology.stream(lines, value=STRING).filter(lambda key, value: value != "b").to(out)
+    stage.write(lines, ["a", "b"], keys=["k", "k"])
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(start, topology, spark, stage, tmp_path).result()
+    assert pairs(committed(spark, stage, out)) == [("k", "a")]
 
 
 def test_dead_letters_are_written_with_the_batch(spark: Any, stage: Any, tmp_path: Path) -> None:

@@ -67,9 +67,8 @@ def session(
     if _context() is not None:  # its settings are as they were meant, but for what is said here
         from pyspark.sql import SparkSession
 
-        return SparkSession.builder.config(
-            map={name: _text(value) for name, value in (conf or {}).items()}
-        ).getOrCreate()
+        running = SparkSession.builder.config(map={name: _text(value) for name, value in (conf or {}).items()})
+        return active_here(running.getOrCreate())
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         find_java()
@@ -127,6 +126,13 @@ def _started(settings: Mapping[str, str], starting: StartingJvm | None) -> Spark
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def active_here(spark: SparkSession) -> SparkSession:
+    """In the thread that calls this: Spark finds data sources in Python by a thread's active session only."""
+    ours: Any = spark
+    ours._get_j_spark_session_class(ours._jvm).setActiveSession(ours._jsparkSession)
+    return spark
 
 
 def write_no_checksums(spark: SparkSession) -> None:

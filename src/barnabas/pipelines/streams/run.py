@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.option_values import kafka_properties
+from barnabas.pipelines.spark.session import active_here
 from barnabas.pipelines.streams.checks import (
     EXACTLY_ONCE,
     check_co_partitioning,
@@ -92,6 +93,7 @@ def started(
     plan = planned(graph, partitions, sinks, state=state, dead_letter=topology.dead_letter)
     write_facts(topology, directory)
     forget_uncommitted(directory)
+    active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     records = read(spark, topology, plan, settings, offsets, max_batch_records)
     query = written(topology, plan, records, settings, directory, trigger)
