@@ -114,6 +114,7 @@ def start_pipelines(
 ) -> Pipelines:
     from plant_pipelines import Pipelines
 
+    from barnabas.pipelines.spark.jvm import end
     from barnabas.spark import session
 
     began = time.perf_counter()
@@ -121,7 +122,7 @@ def start_pipelines(
     # A query that fails is told in a sentence by the demo, not in a page by Spark's log.
     with standard_error_to(output / "spark.log"):
         spark = session("barnabas demo", master=master, conf={"spark.log.level": "ERROR"})
-    stack.callback(spark.stop)
+    stack.callback(end, spark)
     checkpoints = Path(tempfile.mkdtemp(prefix="barnabas-demo-checkpoints-"))
     stack.callback(shutil.rmtree, checkpoints, ignore_errors=True)
     pipelines = Pipelines(spark, servers, starting, checkpoints, output / "measurements")

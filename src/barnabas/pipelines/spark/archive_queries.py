@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from barnabas.pipelines.spark.archive import command_path_of, files_jar_of
-from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, command_of
+from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, command_of, end
 from barnabas.pipelines.spark.local_files import compile_into
 from barnabas.pipelines.spark.session import START_UP_OPTIONS, session
 
@@ -58,11 +58,7 @@ def main(made: str, class_path: str) -> None:
             started.awaitTermination(60)
             started.stop()
         functions_of_python(spark)
-    spark.stop()
-    gateway.shutdown()
-    if jvm.stdin is not None:
-        jvm.stdin.close()
-    jvm.wait(timeout=120)
+    end(spark)
 
 
 def functions_of_python(spark: object) -> None:

@@ -17,7 +17,10 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUBMIT_MAIN = "org.apache.spark.deploy.SparkSubmit"
 GATEWAY_MAIN = "org.apache.spark.api.python.PythonGatewayServer"
@@ -26,6 +29,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 MEMORY = "spark.driver.memory"
 OPTIONS_HERE = "<options>"
 LOOK_S = 0.005
+END_LIMIT_S = 120
 
 # Settings and variables of the environment that spark-submit makes something of.
 SUBMITTED_SETTINGS = (
@@ -140,6 +144,22 @@ class StartingJvm:
                 del os.environ[name]
         gateway.proc = self.process
         return gateway
+
+
+def end(spark: SparkSession) -> None:
+    """Stops a session and its JVM, which otherwise ends a moment after this process."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext
+    gateway = context._gateway
+    spark.stop()
+    gateway.shutdown()
+    context._gateway = context._jvm = None
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:  # else it is that of spark-submit
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(timeout=END_LIMIT_S)
 
 
 def kept_command(path: Path) -> list[str] | None:
