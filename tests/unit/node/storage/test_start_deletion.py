@@ -213,14 +213,19 @@ def cut_short(directory: Path, *gone: int) -> None:
                 path.rename(f"{path}.deleted")
 
 
+def left_uncleanly(create: Reopen, batch: Build, *, segments: int) -> None:
+    """A log with ten records in each segment."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(segments):
+        log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
+    log.close(clean=False)
+
+
 def test_segments_below_the_start_that_came_back_are_no_part_of_the_log(
     create: Reopen, reopen: Reopen, batch: Build, directory: Path
 ) -> None:
     """The renames of 20 and 30 reached the disk, those of 0 and 10 did not."""
-    log = create(segment_bytes=len(batch(10)))
-    for _ in range(8):
-        log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
-    log.close(clean=False)
+    left_uncleanly(create, batch, segments=8)
     cut_short(directory, 20, 30)
     again = reopen(recovery_point=60, log_start_offset=45, segment_bytes=len(batch(10)))
     assert (again.log_start_offset, again.log_end_offset) == (45, 80)
@@ -234,10 +239,7 @@ def test_a_torn_segment_below_the_start_takes_nothing_with_it(
     create: Reopen, reopen: Reopen, batch: Build, directory: Path
 ) -> None:
     """It was given up before its turn to be synced came; what follows it was synced."""
-    log = create(segment_bytes=len(batch(10)))
-    for _ in range(4):
-        log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
-    log.close(clean=False)
+    left_uncleanly(create, batch, segments=4)
     os.truncate(directory / offset_name(10, LOG_SUFFIX), 30)
     again = reopen(recovery_point=5, log_start_offset=20, segment_bytes=len(batch(10)))
     assert (again.log_start_offset, again.log_end_offset) == (20, 40)
@@ -248,10 +250,7 @@ def test_a_torn_segment_below_the_start_takes_nothing_with_it(
 def test_without_a_known_start_nothing_behind_a_hole_is_given_up(
     create: Reopen, reopen: Reopen, batch: Build, directory: Path
 ) -> None:
-    log = create(segment_bytes=len(batch(10)))
-    for _ in range(6):
-        log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
-    log.close(clean=False)
+    left_uncleanly(create, batch, segments=6)
     cut_short(directory, 20)
     again = reopen(recovery_point=60, segment_bytes=len(batch(10)))
     assert (again.log_start_offset, again.log_end_offset) == (0, 60)
