@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.checks import check_co_partitioning, check_ends
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.serdes import AUTO, Serde
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from barnabas.pipelines.streams.queries import StateStore
+
+ROUNDS_MAX = 1000  # of records that come back
 
 
 class Output(NamedTuple):
@@ -42,7 +45,7 @@ class TopologyTestDriver:
     def __init__(
         self, topology: Topology, spark: SparkSession | None = None, *, partitions: int | Mapping[str, int] = 1
     ) -> None:
-        self._topology, self._spark = topology, spark
+        self._topology, self._spark = arguments.one_of("TopologyTestDriver", topology, Topology, "a topology"), spark
         check_ends(topology.graph, topology.name)
         given = partitions
         tables = {one.topic for one in topology.graph.global_tables}
@@ -50,6 +53,9 @@ class TopologyTestDriver:
             topic: given if isinstance(given, int) else given.get(topic, 1)
             for topic in {*topology.graph.topics(), *tables}
         }
+        for topic, count in self._partitions.items():
+            if count < 1:
+                raise TopologyError(f"topic {topic} has at least one partition, not {count}")
         check_co_partitioning(topology.graph, self._partitions)
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-topology-")
         self._waiting: list[tuple[str, int, int, int, bytes | None, bytes | None]] = []
@@ -62,18 +68,20 @@ class TopologyTestDriver:
         self, topic: str, key: Any, value: Any, *, timestamp_ms: int = 0, partition: int | None = None
     ) -> None:
         """Keys and values as the topology reads them; without a partition the key decides."""
-        from barnabas.client.partitioning import murmur2
-
         key_serde, value_serde = self._serdes(topic)
         data = key_serde.to_bytes(key)
         if partition is None:
-            hashed = 0 if data is None else murmur2(data) & 0x7FFFFFFF
-            partition = hashed % self._partitions[topic]
+            partition = self._partition_of(topic, data)
         self.pipe_bytes(topic, data, value_serde.to_bytes(value), timestamp_ms=timestamp_ms, partition=partition)
 
     def pipe_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, *, timestamp_ms: int = 0, partition: int = 0
     ) -> None:
+        self._serdes(topic)
+        if not 0 <= partition < self._partitions[topic]:
+            raise TopologyError(
+                f"topic {topic} has no partition {partition}: partitions= gives it {self._partitions[topic]}"
+            )
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         self._waiting.append((topic, partition, offset, timestamp_ms, key, value))
@@ -141,21 +149,35 @@ class TopologyTestDriver:
                 return table.key_serde, table.value_serde
         raise TopologyError(f"topology {self._topology.name} does not read topic {topic}")
 
+    def _partition_of(self, topic: str, key: bytes | None) -> int:
+        from barnabas.client.partitioning import murmur2
+
+        return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % self._partitions[topic]
+
     def _flushed(self) -> dict[str, list[dict[str, Any]]]:
+        """Everything that waits, and what comes of it in topics that the topology reads itself."""
         tables = {one.topic for one in self._topology.graph.global_tables}
-        first = [row for row in self._waiting if row[0] in tables]
-        rest = [row for row in self._waiting if row[0] not in tables]
-        self._waiting = []
-        for rows in (first, rest):  # what was piped into a global table is there for what comes after
-            if rows:
-                self._process(rows)
-        return self._written
+        for _ in range(ROUNDS_MAX):
+            if not self._waiting:
+                return self._written
+            first = [row for row in self._waiting if row[0] in tables]
+            rest = [row for row in self._waiting if row[0] not in tables]
+            self._waiting = []
+            for rows in (first, rest):  # what was piped into a global table is there for what comes after
+                if rows:
+                    self._process(rows)
+        raise TopologyError(f"topology {self._topology.name} writes to what it reads, and came to no end")
 
     def _process(self, rows: list[tuple[Any, ...]]) -> None:
         found = self._ran(self._plan(), rows)
         self._batch += 1
         for row in found.to_pylist():
-            self._written.setdefault(row["topic"], []).append(row)
+            topic, key = row["topic"], row["key"]
+            self._written.setdefault(topic, []).append(row)
+            if topic in self._partitions:
+                time = milliseconds_of(row["timestamp"])
+                partition = self._partition_of(topic, key)
+                self.pipe_bytes(topic, key, row["value"], timestamp_ms=time, partition=partition)
 
     def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
         from barnabas.pipelines.streams.compiled import run_batch, run_batch_here

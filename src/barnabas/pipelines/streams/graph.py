@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.operators.operator import Operator
 from barnabas.pipelines.streams.operators.stateless import Peek, Repartition, Sink, Source
 from barnabas.pipelines.streams.serdes import Serde
@@ -69,6 +70,8 @@ class Graph:
     named_stores: list[NamedStore] = field(default_factory=list)
 
     def add(self, operator: Operator, *inputs: Node, **facts: Any) -> Node:
+        for name in operator.stores:
+            self.check_new_store(name)
         first = inputs[0] if inputs else None
         if first is not None:
             facts = {
@@ -81,6 +84,11 @@ class Graph:
         node = Node(len(self.nodes), operator, inputs, **facts)
         self.nodes.append(node)
         return node
+
+    def check_new_store(self, name: str) -> None:
+        used = [one for node in self.nodes for one in node.operator.stores]
+        if name in used or any(name == one.store_name for one in self.global_tables):
+            raise TopologyError(f"there are two stores named {name}: give one of them another store=")
 
     def keyed(self, node: Node) -> Node:
         """The node, or a repartition behind it where keys were changed."""

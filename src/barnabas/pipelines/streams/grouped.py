@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Aggregate
 from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
@@ -18,6 +19,7 @@ from barnabas.pipelines.streams.tables import Table
 from barnabas.pipelines.streams.windows import (
     SessionWindows,
     SlidingWindows,
+    TimeWindows,
     Windows,
     session_windowed,
     time_windowed,
@@ -39,8 +41,9 @@ class _Grouped(Generic[K, V]):
         self._nodes = nodes
         self._windows = windows
 
-    def _aggregated(self, foldings: list[Folding], store: str | None) -> Table[Any, Any]:
+    def _aggregated(self, called: str, foldings: list[Folding], store: str | None) -> Table[Any, Any]:
         graph, windows = self._graph, self._windows
+        arguments.store_name(called, store)
         name = store or f"{foldings[0].kind}-store-{len(graph.nodes)}"
         key_serde = self._nodes[0].key_serde
         retention_ms = 0 if store is None else DAY_MS
@@ -68,11 +71,11 @@ class _Grouped(Generic[K, V]):
 
 class _Foldable(_Grouped[K, V]):
     def count(self, *, store: str | None = None) -> Table[Any, int]:
-        return self._aggregated([Count()], store)
+        return self._aggregated("count", [Count()], store)
 
     def reduce(self, reducer: Callable[[V, V], V], *, store: str | None = None) -> Table[Any, V]:
         """The reducer takes what there is and the new value."""
-        return self._aggregated([Reduce(reducer)], store)
+        return self._aggregated("reduce", [Reduce(arguments.function("reduce", reducer, "old", "new"))], store)
 
     def aggregate(
         self,
@@ -88,12 +91,13 @@ class _Foldable(_Grouped[K, V]):
         if columns:
             if initializer is not None or aggregator is not None:
                 raise TopologyError("aggregate() takes functions or columns, not both")
-            return self._aggregated([Summary(columns)], store)
+            return self._aggregated("aggregate", [Summary(arguments.aggregate_columns("aggregate", columns))], store)
         if initializer is None or aggregator is None:
             raise TopologyError("aggregate() needs an initializer and an aggregator, or columns")
-        if isinstance(self._windows, SessionWindows) and merger is None:
-            raise TopologyError("aggregate() of sessions needs merger=, which makes one aggregate of two")
-        return self._aggregated([Fold(initializer, aggregator, merger)], store)
+        check_merger(self._windows, merger)
+        arguments.function("aggregate", initializer)
+        arguments.function("aggregate", aggregator, "key", "value", "aggregate")
+        return self._aggregated("aggregate", [Fold(initializer, aggregator, merger)], store)
 
 
 class GroupedStream(_Foldable[K, V]):
@@ -101,10 +105,10 @@ class GroupedStream(_Foldable[K, V]):
         super().__init__(graph, [node])
 
     def windowed_by(self, windows: Windows) -> WindowedStream[K, V]:
-        return WindowedStream(self._graph, self._nodes, windows)
+        return WindowedStream(self._graph, self._nodes, checked_windows(windows))
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedStream[K, A]:
-        return CogroupedStream(self._graph, [(self._nodes[0], aggregator)])
+        return CogroupedStream(self._graph, [(self._nodes[0], checked_aggregator(aggregator))])
 
 
 class WindowedStream(_Foldable[K, V]):
@@ -118,10 +122,13 @@ class CogroupedStream(Generic[K, A]):
         self._graph, self._parts, self._windows = graph, parts, windows
 
     def cogroup(self, other: GroupedStream[K, V2], aggregator: Callable[[K, V2, A], A]) -> CogroupedStream[K, A]:
-        return CogroupedStream(self._graph, [*self._parts, (other._nodes[0], aggregator)], self._windows)
+        arguments.one_of("cogroup", other, GroupedStream, "a grouped stream, as group_by_key() gives it")
+        arguments.of_this_topology("cogroup", self._graph, other._graph)
+        parts = [*self._parts, (other._nodes[0], checked_aggregator(aggregator))]
+        return CogroupedStream(self._graph, parts, self._windows)
 
     def windowed_by(self, windows: Windows) -> CogroupedStream[K, A]:
-        return CogroupedStream(self._graph, self._parts, windows)
+        return CogroupedStream(self._graph, self._parts, checked_windows(windows))
 
     def aggregate(
         self,
@@ -130,11 +137,11 @@ class CogroupedStream(Generic[K, A]):
         merger: Callable[[K, A, A], A] | None = None,
         store: str | None = None,
     ) -> Table[Any, A]:
-        if isinstance(self._windows, SessionWindows) and merger is None:
-            raise TopologyError("aggregate() of sessions needs merger=, which makes one aggregate of two")
+        check_merger(self._windows, merger)
+        arguments.function("aggregate", initializer)
         foldings: list[Folding] = [Fold(initializer, aggregator, merger) for _, aggregator in self._parts]
         grouped: _Grouped[K, Any] = _Grouped(self._graph, [node for node, _ in self._parts], self._windows)
-        return grouped._aggregated(foldings, store)
+        return grouped._aggregated("aggregate", foldings, store)
 
 
 class GroupedTable(Generic[K, V]):
@@ -151,6 +158,9 @@ class GroupedTable(Generic[K, V]):
     def reduce(
         self, adder: Callable[[V, V], V], subtractor: Callable[[V, V], V], *, store: str | None = None
     ) -> Table[K, V]:
+        arguments.function("reduce", adder, "old", "new")
+        arguments.function("reduce", subtractor, "old", "gone")
+
         def add(key: K, value: V, aggregate: V | None) -> V:
             return value if aggregate is None else adder(aggregate, value)
 
@@ -167,9 +177,30 @@ class GroupedTable(Generic[K, V]):
         *,
         store: str | None = None,
     ) -> Table[K, Any]:
+        arguments.store_name("aggregate", store)
+        arguments.function("aggregate", initializer)
+        for one in (adder, subtractor):
+            arguments.function("aggregate", one, "key", "value", "aggregate")
         name = store or f"aggregate-store-{len(self._graph.nodes)}"
         operator = AggregateTable(name, initializer, adder, subtractor)
         node = self._graph.add(operator, self._node, value_serde=AUTO, table=True, store_name=name)
         if store is not None:
             self._graph.named_stores.append(NamedStore(store, node, "keys"))
         return Table(self._graph, node)
+
+
+def checked_windows(given: Any) -> Any:
+    return arguments.one_of(
+        "windowed_by", given, (TimeWindows, SlidingWindows, SessionWindows), "windows, as tumbling(60_000)"
+    )
+
+
+def checked_aggregator(given: Any) -> Any:
+    return arguments.function("cogroup", given, "key", "value", "aggregate")
+
+
+def check_merger(windows: Windows | None, merger: Any) -> None:
+    if merger is not None:
+        arguments.function("aggregate", merger, "key", "one", "other")
+    elif isinstance(windows, SessionWindows):
+        raise TopologyError("aggregate() of sessions needs merger=, which makes one aggregate of two")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Expression
-from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.graph import GlobalNode, Graph, NamedStore, Node
 from barnabas.pipelines.streams.operators.aggregates import GroupTable
 from barnabas.pipelines.streams.operators.foreign_key import JoinByForeignKey, Subscribe
 from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, Repartition, ToStream
 from barnabas.pipelines.streams.operators.suppress import Suppress
 from barnabas.pipelines.streams.operators.tables import JoinTables, Materialize, TableSource
 from barnabas.pipelines.streams.serdes import AUTO, Serde
-from barnabas.pipelines.streams.streams import Stream, function_of, value_function
+from barnabas.pipelines.streams.streams import OUTER, Stream
 from barnabas.pipelines.streams.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ class Table(Generic[K, V]):
 
     def filter(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
         """A row that does not satisfy it is gone, and a row that no longer does gets a tombstone."""
-        return self._then(Filter(function_of(predicate)), store)
+        return self._then("filter", Filter(arguments.function_or_column("filter", predicate)), store)
 
     def filter_not(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
-        return self._then(Filter(function_of(predicate), wanted=False), store)
+        operator = Filter(arguments.function_or_column("filter_not", predicate), wanted=False)
+        return self._then("filter_not", operator, store)
 
     def map_values(self, mapper: Any = None, *, store: str | None = None, **fields: Expression) -> Table[K, Any]:
-        return self._then(MapValues(value_function(mapper, fields)), store, value_serde=AUTO)
+        operator = MapValues(arguments.function_of_value("map_values", mapper, fields))
+        return self._then("map_values", operator, store, value_serde=AUTO)
 
     def to_stream(self) -> Stream[K, V]:
         """The changes; a row that is gone is a record without a value."""
@@ -60,53 +63,57 @@ class Table(Generic[K, V]):
         if not isinstance(windows, TimeWindows):
             grace_ms += 1  # the end belongs to the window
         name = f"suppress-{len(self._graph.nodes)}"
-        return self._then(Suppress(name, grace_ms), store)
+        return self._then("suppress", Suppress(name, grace_ms), store)
 
-    def group_by(self, selector: Callable[[K, V], K2], *, key: Serde[Any] | None = None) -> GroupedTable[K2, V]:
+    def group_by(
+        self, selector: Callable[[K, V], K2] | Expression, *, key: Serde[Any] | None = None
+    ) -> GroupedTable[K2, V]:
         from barnabas.pipelines.streams.grouped import GroupedTable
 
         graph = self._graph
-        grouped = graph.add(
-            GroupTable(function_of(selector)), self._node, table=False, keyed=False, key_serde=key or AUTO, windows=None
-        )
+        operator = GroupTable(arguments.function_or_column("group_by", selector))
+        serde = arguments.optional_serde("group_by", key, "key") or AUTO
+        grouped = graph.add(operator, self._node, table=False, keyed=False, key_serde=serde, windows=None)
         return GroupedTable(graph, graph.add(Repartition(), grouped, keyed=True))
 
     def join(self, other: Table[K, V2], joiner: Callable[[V, V2], V3], *, store: str | None = None) -> Table[K, V3]:
-        return self._joined(other, joiner, False, False, store)
+        return self._joined("join", other, joiner, store)
 
     def left_join(
         self, other: Table[K, V2], joiner: Callable[[V, V2 | None], V3], *, store: str | None = None
     ) -> Table[K, V3]:
-        return self._joined(other, joiner, True, False, store)
+        return self._joined("left_join", other, joiner, store)
 
     def outer_join(
         self, other: Table[K, V2], joiner: Callable[[V | None, V2 | None], V3], *, store: str | None = None
     ) -> Table[K, V3]:
-        return self._joined(other, joiner, True, True, store)
+        return self._joined("outer_join", other, joiner, store)
 
     def join_by(
         self,
         other: Table[K2, V2],
-        foreign_key: Callable[[V], K2 | None],
+        foreign_key: Callable[[V], K2 | None] | Callable[[K, V], K2 | None] | Expression,
         joiner: Callable[[V, V2], V3],
         *,
         store: str | None = None,
     ) -> Table[K, V3]:
-        """By a foreign key: `orders.join_by(customers, lambda order: order["customer"], joiner)`."""
-        return self._joined_by(other, foreign_key, joiner, False, store)
+        """By a foreign key: `orders.join_by(customers, lambda order: order["customer"], joiner)`. It is a
+        function of the value, or of key and value."""
+        return self._joined_by("join_by", other, foreign_key, joiner, store)
 
     def left_join_by(
         self,
         other: Table[K2, V2],
-        foreign_key: Callable[[V], K2 | None],
+        foreign_key: Callable[[V], K2 | None] | Callable[[K, V], K2 | None] | Expression,
         joiner: Callable[[V, V2 | None], V3],
         *,
         store: str | None = None,
     ) -> Table[K, V3]:
-        return self._joined_by(other, foreign_key, joiner, True, store)
+        return self._joined_by("left_join_by", other, foreign_key, joiner, store)
 
-    def _joined(self, other: Table[K, Any], joiner: Any, left: bool, right: bool, store: str | None) -> Table[K, Any]:
-        graph = self._graph
+    def _joined(self, name: str, other: Table[K, Any], joiner: Any, store: str | None) -> Table[K, Any]:
+        self._check_join(name, other, joiner, store)
+        graph, (left, right) = self._graph, OUTER[name]
         stage = max(self._node.stage, other._node.stage)
         mine, theirs = materialized(graph, self._node, stage), materialized(graph, other._node, stage)
         assert mine.store_name is not None
@@ -117,8 +124,10 @@ class Table(Generic[K, V]):
         return Table(graph, named(graph, graph.add(join, mine, theirs, value_serde=AUTO), store))
 
     def _joined_by(
-        self, other: Table[Any, Any], foreign_key: Any, joiner: Any, left: bool, store: str | None
+        self, name: str, other: Table[Any, Any], foreign_key: Any, joiner: Any, store: str | None
     ) -> Table[K, Any]:
+        self._check_join(name, other, joiner, store)
+        foreign_key = arguments.function_of_value(name, foreign_key)
         graph, number = self._graph, len(self._graph.nodes)
         messages = graph.add(
             Subscribe(f"subscribe-{number}", foreign_key),
@@ -128,22 +137,32 @@ class Table(Generic[K, V]):
             key_serde=other._node.key_serde,
         )
         there = graph.add(Repartition(), messages, keyed=True)
-        join = JoinByForeignKey(f"subscribers-{number}", f"foreign-{number}", joiner, left)
+        join = JoinByForeignKey(f"subscribers-{number}", f"foreign-{number}", joiner, name == "left_join_by")
         results = graph.add(
             join, there, other._node, table=False, keyed=False, key_serde=self._node.key_serde, value_serde=AUTO
         )
         back = graph.add(Repartition(), results, keyed=True)
         return Table(graph, tabled(graph, back, TableSource, store, quiet=True))
 
-    def _then(self, operator: Any, store: str | None, **facts: Any) -> Table[Any, Any]:
+    def _check_join(self, name: str, other: Any, joiner: Any, store: Any) -> None:
+        if isinstance(other, Stream):
+            raise TopologyError(f"{name}() of a table takes a table, not a stream: to_table() makes one of it")
+        arguments.one_of(name, other, Table, "a table")
+        arguments.of_this_topology(name, self._graph, other._graph)
+        arguments.function(name, joiner, "left", "right")
+        arguments.store_name(name, store)
+
+    def _then(self, name: str, operator: Any, store: str | None, **facts: Any) -> Table[Any, Any]:
+        arguments.store_name(name, store)
         return Table(self._graph, named(self._graph, self._graph.add(operator, self._node, **facts), store))
 
 
 class GlobalTable(Generic[K, V]):
     """Every partition has all of it; a stream joins it by any key."""
 
-    def __init__(self, store_name: str) -> None:
-        self.store_name = store_name
+    def __init__(self, node: GlobalNode) -> None:
+        self._node = node
+        self.store_name = node.store_name
 
 
 def tabled(graph: Graph, node: Node, kind: Any, store: str | None, **settings: Any) -> Node:

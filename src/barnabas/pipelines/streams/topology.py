@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.checks import AT_LEAST_ONCE, guarantee
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.graph import GlobalNode, Graph
@@ -46,47 +47,79 @@ class Topology:
         processing_guarantee: str = AT_LEAST_ONCE,
         dead_letter: str | None = None,
     ) -> None:
-        self.name = name
+        self.name = checked_name(name)
         self.processing_guarantee = guarantee(processing_guarantee)
-        self.dead_letter = dead_letter
+        self.dead_letter = None if dead_letter is None else arguments.topic("Topology", dead_letter)
         self.graph = Graph()
 
+    @overload
+    def stream(self, *topics: str) -> Stream[str, Any]: ...
+    @overload
+    def stream(self, *topics: str, value: Serde[V]) -> Stream[str, V]: ...
+    @overload
+    def stream(self, *topics: str, key: Serde[K]) -> Stream[K, Any]: ...
+    @overload
+    def stream(self, *topics: str, key: Serde[K], value: Serde[V]) -> Stream[K, V]: ...
     def stream(
         self,
         *topics: str,
-        key: Serde[K] = STRING,  # type: ignore[assignment]
-        value: Serde[V] = JSON,
-    ) -> Stream[K, V]:
-        if not topics or not all(topics):
+        key: Serde[Any] = STRING,
+        value: Serde[Any] = JSON,
+    ) -> Stream[Any, Any]:
+        if not topics:
             raise TopologyError("stream() needs the name of a topic")
-        return Stream(self.graph, self._source(topics, key, value))
+        return Stream(self.graph, self._source("stream", topics, key, value))
 
+    @overload
+    def table(self, topic: str, *, store: str | None = ...) -> Table[str, Any]: ...
+    @overload
+    def table(self, topic: str, *, value: Serde[V], store: str | None = ...) -> Table[str, V]: ...
+    @overload
+    def table(self, topic: str, *, key: Serde[K], store: str | None = ...) -> Table[K, Any]: ...
+    @overload
+    def table(self, topic: str, *, key: Serde[K], value: Serde[V], store: str | None = ...) -> Table[K, V]: ...
     def table(
         self,
         topic: str,
         *,
-        key: Serde[K] = STRING,  # type: ignore[assignment]
-        value: Serde[V] = JSON,
+        key: Serde[Any] = STRING,
+        value: Serde[Any] = JSON,
         store: str | None = None,
-    ) -> Table[K, V]:
+    ) -> Table[Any, Any]:
         """The last value of each key; with `store` it can be asked for from outside."""
-        return Table(self.graph, tabled(self.graph, self._source((topic,), key, value), TableSource, store))
+        arguments.store_name("table", store)
+        source = self._source("table", (topic,), key, value)
+        return Table(self.graph, tabled(self.graph, source, TableSource, store))
 
+    @overload
+    def global_table(self, topic: str, *, store: str | None = ...) -> GlobalTable[str, Any]: ...
+    @overload
+    def global_table(self, topic: str, *, value: Serde[V], store: str | None = ...) -> GlobalTable[str, V]: ...
+    @overload
+    def global_table(self, topic: str, *, key: Serde[K], store: str | None = ...) -> GlobalTable[K, Any]: ...
+    @overload
+    def global_table(
+        self, topic: str, *, key: Serde[K], value: Serde[V], store: str | None = ...
+    ) -> GlobalTable[K, V]: ...
     def global_table(
         self,
         topic: str,
         *,
-        key: Serde[K] = STRING,  # type: ignore[assignment]
-        value: Serde[V] = JSON,
+        key: Serde[Any] = STRING,
+        value: Serde[Any] = JSON,
         store: str | None = None,
-    ) -> GlobalTable[K, V]:
+    ) -> GlobalTable[Any, Any]:
         """All of a topic in every partition. It is read whole before the first batch, and what is new in it afterwards
         is seen from the next batch on."""
-        name = store or f"global-{topic}"
-        if any(one.store_name == name for one in self.graph.global_tables):
-            raise TopologyError(f"there are two global tables named {name}: give one of them another store=")
-        self.graph.global_tables.append(GlobalNode(topic, name, key, value))
-        return GlobalTable(name)
+        arguments.topic("global_table", topic)
+        name = arguments.store_name("global_table", store) or f"global-{topic}"
+        if name.isdigit():
+            raise TopologyError(f"global_table() can't have a store named '{name}': it needs more than digits")
+        self.graph.check_new_store(name)
+        serdes = arguments.serde("global_table", key, "key"), arguments.serde("global_table", value, "value")
+        node = GlobalNode(topic, name, *serdes)
+        self.graph.global_tables.append(node)
+        return GlobalTable(node)
 
     def describe(self) -> str:
         """The topology as text, like Kafka Streams' Topology#describe."""
@@ -131,5 +164,19 @@ class Topology:
             options=options or {},
         )
 
-    def _source(self, topics: tuple[str, ...], key: Serde[Any], value: Serde[Any]) -> Any:
-        return self.graph.add(Source(tuple(topics)), key_serde=key, value_serde=value, keyed=True)
+    def _source(self, called: str, topics: tuple[str, ...], key: Serde[Any], value: Serde[Any]) -> Any:
+        for topic in topics:
+            arguments.topic(called, topic)
+        facts = {
+            "key_serde": arguments.serde(called, key, "key"),
+            "value_serde": arguments.serde(called, value, "value"),
+        }
+        return self.graph.add(Source(tuple(topics)), keyed=True, **facts)
+
+
+def checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise TopologyError(f"Topology() needs a name, not {name!r}")
+    if reason := arguments.unfit(name):
+        raise TopologyError(f"a topology can't be named {name!r}: {reason}")
+    return name

@@ -21,8 +21,10 @@ START, END_AND_START = ">q", ">qq"
 
 
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
+    if not isinstance(duration, (int, timedelta)) or isinstance(duration, bool):
+        raise TopologyError(f"{what} is a timedelta or a whole number of milliseconds, not {duration!r}")
     ms = round(duration.total_seconds() * 1000) if isinstance(duration, timedelta) else duration
-    if not isinstance(ms, int) or ms < least:
+    if ms < least:
         raise TopologyError(f"{what} is at least {least} ms, not {duration}")
     return ms
 

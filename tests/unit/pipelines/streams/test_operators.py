@@ -437,7 +437,7 @@ def test_results_carry_the_times_of_their_records() -> None:
     numbers = topology.stream("in")
     numbers.filter(lambda key, value: value > 1).map_values(lambda value: value * 2).to("mapped", value=JSON)
     numbers.group_by(lambda key, value: "all", key=STRING).count().to("counted", value=LONG)
-    numbers.join(topology.table("rows"), lambda number, row: [number, row]).to("looked up", value=JSON)
+    numbers.join(topology.table("rows"), lambda number, row: [number, row]).to("looked-up", value=JSON)
     others = topology.stream("others")
     numbers.join(others, lambda one, other: one + other, within(100)).to("met", value=JSON)
     with TopologyTestDriver(topology) as driver:
@@ -447,7 +447,7 @@ def test_results_carry_the_times_of_their_records() -> None:
         driver.pipe_input("others", "a", 10, timestamp_ms=25)
         assert driver.read_timed_output("mapped") == [("a", 4, 30), ("a", 6, 20)]
         assert driver.read_timed_output("counted") == [("all", 3, 30)]
-        assert driver.read_timed_output("looked up") == [
+        assert driver.read_timed_output("looked-up") == [
             ("a", [1, "row"], 10),
             ("a", [2, "row"], 30),
             ("a", [3, "row"], 20),

@@ -115,7 +115,7 @@ def test_what_makes_no_sense_is_refused_where_it_is_written() -> None:
         col("amount")
     with pytest.raises(TopologyError, match="combine columns with &"):
         bool(col("value") > 1)
-    with pytest.raises(TopologyError, match="a join of two streams needs within="):
+    with pytest.raises(TopologyError, match=r"join\(\) of two streams needs within="):
         stream.join(topology.stream("other"), lambda a, b: a)  # type: ignore[call-overload]
     with pytest.raises(TopologyError, match="needs key="):
         stream.join(topology.global_table("names"), lambda a, b: a)  # type: ignore[call-overload]

@@ -25,7 +25,7 @@ class Subscribe(Operator):
     shows it, an inner join shows that it is gone; both by a message that goes anywhere."""
 
     store_name: str
-    foreign_key: Callable[[Any], Any]
+    foreign_key: Callable[[Any, Any], Any]
     kind = "subscribe"
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class Subscribe(Operator):
         for key, (value, time, rank) in last.items():
             old = store.get(key)
             try:
-                new = None if value is None else self.foreign_key(value)
+                new = None if value is None else self.foreign_key(key, value)
             except Exception as error:
                 task.fail(rank, error)
                 continue
