@@ -46,7 +46,7 @@ class Serde(Generic[T]):
 def _checked(kind: type | tuple[type, ...], wanted: str, write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     def encode(value: Any) -> bytes:
         if not isinstance(value, kind) or (isinstance(value, bool) and bool not in (kind, *_kinds(kind))):
-            raise SerdeError(f"it is {wanted}, not {type(value).__name__}")
+            raise SerdeError(f"it should be {wanted}, not {type(value).__name__}")
         return write(value)
 
     return encode

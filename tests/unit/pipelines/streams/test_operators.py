@@ -395,7 +395,7 @@ def test_bytes_that_are_no_json_name_the_source_and_a_wrong_object_the_sink() ->
             driver.read_output("out")
         driver.pipe_input("in", "a", "text")
         with pytest.raises(
-            RecordError, match="sink-2 can't go on with the record at offset 1 of in-0: it is a long, not"
+            RecordError, match="sink-2 can't go on with the record at offset 1 of in-0: it should be a long, not"
         ):
             driver.read_output("out")
 

@@ -161,10 +161,10 @@ def test_serdes_write_javas_bytes_and_say_what_is_wrong() -> None:
         with pytest.raises(SerdeError, match=said):
             serde.decode(data)
     for serde, value, said in (
-        (LONG, "1", "it is a long, not str"),
+        (LONG, "1", "it should be a long, not str"),
         (LONG, 1 << 63, "is no long"),
-        (LONG, True, "it is a long, not bool"),
-        (STRING, 1, "it is text, not int"),
+        (LONG, True, "it should be a long, not bool"),
+        (STRING, 1, "it should be text, not int"),
         (JSON, {1, 2}, "it can't be written as JSON"),
     ):
         with pytest.raises(SerdeError, match=said):
