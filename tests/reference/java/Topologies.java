@@ -1,7 +1,7 @@
 // Topologies of Kafka Streams run by its own TopologyTestDriver: what it makes of given records.
 //
 // A line of JSON on standard input is {"topology": NAME, "records": [[TOPIC, KEY, VALUE, TIMESTAMP], ...]}; the answer is
-// a line with [[KEY, VALUE], ...], what was written to the topic "out". Keys of windows are KEY@START@END.
+// a line with [[KEY, VALUE, TIMESTAMP], ...], what was written to the topic "out". Keys of windows are KEY@START@END.
 // Values are text; aggregates are texts joined together, so that order and number of their parts can be seen.
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -26,6 +26,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
@@ -34,12 +35,14 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.test.TestRecord;
 
 public class Topologies {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -55,6 +58,7 @@ public class Topologies {
         SessionWindows.ofInactivityGapAndGrace(Duration.ofMillis(6), GRACE);
     private static final JoinWindows NEAR = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(9), GRACE)
         .before(Duration.ofMillis(3));
+    private static final JoinWindows AT_ONCE = JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, GRACE);
     private static final StreamJoined<String, String, String> JOINED = StreamJoined.with(STRING, STRING, STRING);
 
     public static void main(String[] arguments) throws Exception {
@@ -68,13 +72,13 @@ public class Topologies {
         System.exit(0);
     }
 
-    private static List<List<String>> answer(StreamsBuilder builder, JsonNode records) throws Exception {
+    private static List<List<Object>> answer(StreamsBuilder builder, JsonNode records) throws Exception {
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("barnabas-topologies-").toString());
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
-        List<List<String>> found = new ArrayList<>();
+        List<List<Object>> found = new ArrayList<>();
         try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), settings, Instant.EPOCH)) {
             for (JsonNode record : records) {
                 TestInputTopic<String, String> topic =
@@ -83,10 +87,10 @@ public class Topologies {
                 // Unmatched records of joins are looked for once a second.
                 driver.advanceWallClockTime(Duration.ofSeconds(2));
             }
-            for (KeyValue<String, String> one :
+            for (TestRecord<String, String> one :
                 driver.createOutputTopic("out", new StringDeserializer(), new StringDeserializer())
-                    .readKeyValuesToList()) {
-                found.add(Arrays.asList(one.key, one.value));
+                    .readRecordsToList()) {
+                found.add(Arrays.asList(one.key(), one.value(), one.timestamp()));
             }
         }
         return found;
@@ -105,6 +109,20 @@ public class Topologies {
             case "select-key" -> written(builder.stream("in", TEXTS).selectKey((key, value) -> value + "!"));
             case "branch" -> branch(builder);
             case "merge" -> written(builder.stream("in", TEXTS).merge(builder.stream("other", TEXTS)));
+            case "filter-not" -> written(builder.stream("in", TEXTS).filterNot((key, value) -> "1".equals(value)));
+            case "map-values" -> written(builder.stream("in", TEXTS).mapValues((key, value) -> key + value));
+            case "flat-map-values" -> written(builder.stream("in", TEXTS)
+                .flatMapValues(value -> value == null ? List.<String>of() : List.of(value, value + "!")));
+            case "peek" -> written(builder.stream("in", TEXTS).peek((key, value) -> { }));
+            case "repartition" -> written(builder.stream("in", TEXTS)
+                .selectKey((key, value) -> "3".equals(value) ? null : key)
+                .repartition(Repartitioned.with(STRING, STRING)));
+            case "through" -> {
+                builder.stream("in", TEXTS).filter((key, value) -> !"1".equals(value))
+                    .to("between", Produced.with(STRING, STRING));
+                written(builder.stream("between", TEXTS).mapValues(value -> value + "!"));
+            }
+            case "several-topics" -> written(builder.stream(List.of("in", "other"), TEXTS));
             case "count" -> shown(grouped(builder).count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
             case "reduce" -> shown(grouped(builder).reduce(Topologies::together));
             case "aggregate" -> shown(grouped(builder)
@@ -116,9 +134,7 @@ public class Topologies {
             case "regrouped" -> shown(builder.stream("in", TEXTS)
                 .groupBy((key, value) -> value, Grouped.with(STRING, STRING))
                 .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
-            case "cogroup" -> shown(grouped(builder).<String>cogroup((key, value, found) -> found + value)
-                .cogroup(builder.stream("other", TEXTS).groupByKey(), (key, value, found) -> found + "-" + value)
-                .aggregate(() -> "", Materialized.with(STRING, STRING)));
+            case "cogroup" -> shown(cogrouped(builder).aggregate(() -> "", Materialized.with(STRING, STRING)));
             default -> buildMore(builder, name);
         }
     }
@@ -134,6 +150,43 @@ public class Topologies {
             case "sliding-closed" -> windows(closed(grouped(builder).windowedBy(SLIDING).reduce(Topologies::together)));
             case "session-closed" -> windows(closed(grouped(builder).windowedBy(SESSION).reduce(Topologies::together)));
             case "tumbling-count" -> windows(grouped(builder).windowedBy(TUMBLING).count().mapValues(String::valueOf));
+            case "hopping-count" -> windows(grouped(builder).windowedBy(HOPPING).count().mapValues(String::valueOf));
+            case "sliding-count" -> windows(grouped(builder).windowedBy(SLIDING).count().mapValues(String::valueOf));
+            case "session-count" -> windows(grouped(builder).windowedBy(SESSION).count().mapValues(String::valueOf));
+            case "tumbling-aggregate" -> windows(grouped(builder).windowedBy(TUMBLING)
+                .aggregate(() -> "=", (key, value, found) -> found + value, Materialized.with(STRING, STRING)));
+            case "sliding-aggregate" -> windows(grouped(builder).windowedBy(SLIDING)
+                .aggregate(() -> "=", (key, value, found) -> found + value, Materialized.with(STRING, STRING)));
+            case "session-aggregate" -> windows(grouped(builder).windowedBy(SESSION).aggregate(
+                () -> "=",
+                (key, value, found) -> found + value,
+                (key, one, other) -> one + other,
+                Materialized.with(STRING, STRING)));
+            case "tumbling-cogroup" -> windows(cogrouped(builder).windowedBy(TUMBLING)
+                .aggregate(() -> "=", Materialized.with(STRING, STRING)));
+            case "session-cogroup" -> windows(cogrouped(builder).windowedBy(SESSION)
+                .aggregate(() -> "=", (key, one, other) -> one + other, Materialized.with(STRING, STRING)));
+            case "tumbling-count-closed" -> windows(
+                closed(grouped(builder).windowedBy(TUMBLING).count()).mapValues(String::valueOf));
+            case "session-count-closed" -> windows(
+                closed(grouped(builder).windowedBy(SESSION).count()).mapValues(String::valueOf));
+            case "windows-regrouped" -> shown(grouped(builder).windowedBy(TUMBLING).reduce(Topologies::together)
+                .groupBy((key, value) -> KeyValue.pair(key.key(), value), Grouped.with(STRING, STRING))
+                .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "streams-self" -> {
+                KStream<String, String> stream = builder.stream("in", TEXTS);
+                written(stream.join(stream, Topologies::pair, NEAR, JOINED));
+            }
+            case "streams-at-once" -> written(builder.stream("in", TEXTS)
+                .outerJoin(builder.stream("other", TEXTS), Topologies::pair, AT_ONCE, JOINED));
+            case "streams-rekeyed" -> written(builder.stream("in", TEXTS).selectKey((key, value) -> value)
+                .leftJoin(
+                    builder.stream("other", TEXTS).selectKey((key, value) -> value), Topologies::pair, NEAR, JOINED));
+            case "stream-aggregate" -> written(builder.stream("in", TEXTS).leftJoin(
+                builder.stream("other", TEXTS).groupByKey().reduce(Topologies::together), Topologies::pair));
+            case "stream-filtered-table" -> written(builder.stream("in", TEXTS).leftJoin(
+                builder.table("other", TEXTS).filter((key, value) -> !"1".equals(value)).mapValues(value -> value + "!"),
+                Topologies::pair));
             case "streams-inner" -> written(builder.stream("in", TEXTS)
                 .join(builder.stream("other", TEXTS), Topologies::pair, NEAR, JOINED));
             case "streams-left" -> written(builder.stream("in", TEXTS)
@@ -168,6 +221,28 @@ public class Topologies {
                     (key, value, found) -> found + value,
                     (key, value, found) -> found.replaceFirst(value, ""),
                     Materialized.with(STRING, STRING)));
+            case "table-filter-not" -> shown(table.filterNot((key, value) -> "1".equals(value)));
+            case "table-reduce" -> shown(table
+                .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
+                .reduce(Topologies::together, (old, gone) -> old.replaceFirst(gone, "")));
+            case "table-filter-regrouped" -> shown(table.filter((key, value) -> !"1".equals(value))
+                .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
+                .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "tables-chain" -> shown(table.leftJoin(builder.table("other", TEXTS), Topologies::pair)
+                .outerJoin(builder.table("third", TEXTS), Topologies::pair));
+            case "tables-filtered" -> shown(table.filter((key, value) -> !"1".equals(value))
+                .outerJoin(builder.table("other", TEXTS).mapValues(value -> value + "!"), Topologies::pair)
+                .filter((key, value) -> !value.contains("2")));
+            case "tables-regrouped" -> shown(table.join(builder.table("other", TEXTS), Topologies::pair)
+                .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
+                .count(Materialized.with(STRING, LONG)).mapValues(String::valueOf));
+            case "foreign-nobody" -> shown(table.leftJoin(builder.table("other", TEXTS),
+                value -> "3".equals(value) ? null : value, Topologies::pair, Materialized.with(STRING, STRING)));
+            case "foreign-nobody-inner" -> shown(table.join(builder.table("other", TEXTS),
+                value -> "3".equals(value) ? null : value, Topologies::pair, Materialized.with(STRING, STRING)));
+            case "foreign-filtered" -> shown(table.filter((key, value) -> !"2".equals(value)).join(
+                builder.table("other", TEXTS).filter((key, value) -> !"1".equals(value)),
+                value -> value, Topologies::pair, Materialized.with(STRING, STRING)));
             case "tables-inner" -> shown(table.join(builder.table("other", TEXTS), Topologies::pair));
             case "tables-left" -> shown(table.leftJoin(builder.table("other", TEXTS), Topologies::pair));
             case "tables-outer" -> shown(table.outerJoin(builder.table("other", TEXTS), Topologies::pair));
@@ -180,6 +255,11 @@ public class Topologies {
                 .join(table, Topologies::pair));
             default -> throw new IllegalArgumentException("no topology " + name);
         }
+    }
+
+    private static CogroupedKStream<String, String> cogrouped(StreamsBuilder builder) {
+        return grouped(builder).<String>cogroup((key, value, found) -> found + value)
+            .cogroup(builder.stream("other", TEXTS).groupByKey(), (key, value, found) -> found + "-" + value);
     }
 
     private static void branch(StreamsBuilder builder) {
@@ -196,7 +276,7 @@ public class Topologies {
         return builder.stream("in", TEXTS).groupByKey();
     }
 
-    private static <W extends Windowed<String>> KTable<W, String> closed(KTable<W, String> table) {
+    private static <W extends Windowed<String>, V> KTable<W, V> closed(KTable<W, V> table) {
         return table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()));
     }
 

@@ -243,6 +243,7 @@ class Stream(Generic[K, V]):
 
         graph = self._graph
         mine = graph.keyed(self._node)
+        show_every_change(other._node)
         theirs = materialized(graph, other._node, mine.stage)
         assert theirs.store_name is not None
         node = graph.add(JoinStreamTable(theirs.store_name, joiner, left), mine, theirs, value_serde=AUTO)
@@ -263,3 +264,12 @@ class Stream(Generic[K, V]):
 
     def _then(self, operator: Any, **facts: Any) -> Stream[Any, Any]:
         return Stream(self._graph, self._graph.add(operator, self._node, **facts))
+
+
+def show_every_change(node: Node) -> None:
+    """What a table is made of tells all its changes, not only the last of a batch: a stream looks it up."""
+    if hasattr(node.operator, "every_change"):
+        node.operator.every_change = True
+    for above in node.inputs:
+        if above.table:
+            show_every_change(above)

@@ -1,7 +1,8 @@
 """Aggregates by key: records without key or value are left out, as in Kafka Streams.
 
-A batch shows each key once, with its value after the batch and before it. Foldings that take columns are computed for
-the whole batch in Arrow and then combined with the store, the others record by record in the order of ranks.
+A batch shows each key once, with its value after the batch and before it, or every change where a stream looks it up.
+Foldings that take columns are computed for the whole batch in Arrow and then combined with the store, the others record
+by record in the order of ranks.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ IMMUTABLE = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class AggregateByKey(Operator):
-    """One folding per input: several in a cogroup. `initial` is the cogroup's."""
+    """One folding per input: several in a cogroup."""
 
     store_name: str
     foldings: list[Folding]
+    every_change: bool = False
 
     def __post_init__(self) -> None:
         self.kind = self.foldings[0].kind if len(self.foldings) == 1 else "cogroup"
@@ -36,11 +38,17 @@ class AggregateByKey(Operator):
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)
+        if self.every_change:
+            return each_change(task, store, inputs, self.with_value, self.foldings[0].result)
         if len(inputs) == 1 and self.foldings[0].by_column:
             grouped = by_column(inputs[0], self.foldings[0])
             if grouped is not None:
                 return self.combined(store, grouped)
         return self.one_by_one(task, store, inputs)
+
+    def with_value(self, number: int, key: Any, value: Any, old: Any) -> Any:
+        folding = self.foldings[number]
+        return folding.add(key, value, folding.first() if old is None else old)
 
     def combined(self, store: Any, grouped: Grouped) -> Rows:
         folding = self.foldings[0]
@@ -84,6 +92,7 @@ class AggregateTable(Operator):
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
+    every_change: bool = False
     kind = "aggregate-table"
 
     def __post_init__(self) -> None:
@@ -91,18 +100,18 @@ class AggregateTable(Operator):
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)
+        if self.every_change:
+            return each_change(task, store, inputs, self.with_value)
         before: dict[Any, Any] = {}
         last: dict[Any, tuple[int, int]] = {}
         for _, key, change, time, rank in in_order(inputs):
-            added, value = change
-            if key is None or value is None:
+            if key is None or change[1] is None:
                 continue
             try:
                 old = store.get(hashable(key))
                 if key not in before:
                     before[key] = kept(old)
-                change_by = self.adder if added else self.subtractor
-                store.put(key, change_by(key, value, self.initial() if old is None else old))
+                store.put(key, self.with_value(0, key, change, old))
             except Exception as error:
                 task.fail(rank, error)
                 continue
@@ -110,6 +119,41 @@ class AggregateTable(Operator):
         keys = list(last)
         times, ranks = [last[key][0] for key in keys], [last[key][1] for key in keys]
         return made(keys, [store.get(key) for key in keys], times, ranks, [before[key] for key in keys])
+
+    def with_value(self, number: int, key: Any, change: Any, old: Any) -> Any:
+        added, value = change
+        if value is None:
+            return old
+        change_by = self.adder if added else self.subtractor
+        return change_by(key, value, self.initial() if old is None else old)
+
+
+def each_change(
+    task: Task,
+    store: Any,
+    inputs: list[Rows],
+    with_value: Callable[[int, Any, Any, Any], Any],
+    result: Callable[[Any], Any] = lambda aggregate: aggregate,
+) -> Rows:
+    """A row for every record, so that a stream that looks it up finds what was there when its record came."""
+    keys, news, olds, times, ranks = [], [], [], [], []
+    for number, key, value, time, rank in in_order(inputs):
+        if key is None or value is None:
+            continue
+        try:
+            old = store.get(hashable(key))
+            was = None if old is None else kept(result(old))
+            new = with_value(number, key, value, old)
+            store.put(key, new)
+        except Exception as error:
+            task.fail(rank, error)
+            continue
+        keys.append(key)
+        news.append(None if new is None else kept(result(new)))
+        olds.append(was)
+        times.append(time)
+        ranks.append(rank)
+    return made(keys, news, times, ranks, olds)
 
 
 @dataclass

@@ -48,6 +48,7 @@ class JoinStreams(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         run = _Run(self, task)
         for side, key, value, time, rank in in_order(inputs):
+            run.advance(time)
             if value is None or (key is None and not self.outer[side]):
                 continue
             try:
@@ -77,10 +78,14 @@ class _Run:
         self.times: list[int] = []
         self.ranks: list[int] = []
 
-    def take(self, side: int, key: Any, value: Any, time: int, rank: int) -> None:
+    def advance(self, time: int) -> None:
+        """Records that are left out do so too, but only one that is taken shows who is lonely."""
         if time > self.stream_time:
             self.stream_time = time
             self.clock.put(TIME, time)
+
+    def take(self, side: int, key: Any, value: Any, time: int, rank: int) -> None:
+        if time == self.stream_time:
             self.show_lonely(rank)
         before, after = self.reach[side]
         oldest, others_oldest = self.oldest(side, time), self.oldest(1 - side)
