@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.expressions import Expression
+from barnabas.pipelines.streams.expressions import Computed, Expression
 from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.operators.operator import OfValue
 from barnabas.pipelines.streams.operators.stateless import (
     Branch,
     BranchOutput,
@@ -203,7 +204,7 @@ class Stream(Generic[K, V]):
 
 def function_of(given: Any) -> Any:
     if isinstance(given, Expression):
-        return given.evaluate
+        return Computed(given)
     if not callable(given):
         raise TopologyError(f"a function of key and value or a column is wanted, not {given!r}")
     return given
@@ -212,30 +213,10 @@ def function_of(given: Any) -> Any:
 def value_function(given: Any, fields: dict[str, Expression]) -> Any:
     """A function of key and value, whatever was given."""
     if fields:
-        return Fields(fields)
+        return Computed(fields=fields)
     if isinstance(given, Expression) or takes_two(given):
         return function_of(given)
     return OfValue(function_of(given))
-
-
-class OfValue:
-    """A function of the value alone, as one of key and value."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return self.function(value)
-
-
-class Fields:
-    """An object of columns."""
-
-    def __init__(self, fields: dict[str, Expression]) -> None:
-        self.fields = fields
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return None if value is None else {name: one.evaluate(key, value) for name, one in self.fields.items()}
 
 
 def takes_two(function: Any) -> bool:
