@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.expressions import Aggregate, Expression
+from barnabas.pipelines.streams.expressions import Aggregate, Computed, Expression
+from barnabas.pipelines.streams.operators.operator import OfValue
 from barnabas.pipelines.streams.serdes import Serde
 
 NAME_LENGTH_MAX = 249
@@ -27,7 +28,7 @@ def function(operator: str, given: Any, *arguments: str) -> Any:
 def function_or_column(operator: str, given: Any) -> Any:
     """Of key and value."""
     if isinstance(given, Expression):
-        return given.evaluate
+        return Computed(given)
     if not callable(given):
         raise TopologyError(f"{operator}() needs {described(RECORD)} or a column, not {given!r}")
     return function(operator, given, *RECORD)
@@ -41,9 +42,9 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
         for name, one in fields.items():
             if not isinstance(one, Expression):
                 raise TopologyError(f"{operator}() needs a column for {name}=, as col('value.{name}'), not {one!r}")
-        return Fields(fields)
+        return Computed(fields=fields)
     if isinstance(given, Expression):
-        return given.evaluate
+        return Computed(given)
     if not callable(given):
         raise TopologyError(f"{operator}() needs a function of the value, or of key and value, not {given!r}")
     if must_have_two(given):
@@ -53,26 +54,6 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
             f"{operator}() needs a function of the value, or of key and value, not {signature_of(given)}"
         )
     return OfValue(given)
-
-
-class OfValue:
-    """A function of the value alone, as one of key and value."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return self.function(value)
-
-
-class Fields:
-    """An object of columns."""
-
-    def __init__(self, fields: dict[str, Expression]) -> None:
-        self.fields = fields
-
-    def __call__(self, key: Any, value: Any) -> Any:
-        return None if value is None else {name: one.evaluate(key, value) for name, one in self.fields.items()}
 
 
 def described(arguments: tuple[str, ...]) -> str:

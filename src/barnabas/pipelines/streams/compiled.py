@@ -1,4 +1,4 @@
-"""Stages as DataFrames: a hop to Python for each, and a shuffle by partition between two."""
+"""Stages as DataFrames: the first is in the source, and each of the others behind a shuffle by partition."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.streams.carried import send_by_value
-from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.plan import Plan, StagePlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.pipelines.streams.stage import StageFunction
+
 ROWS_HERE = 7  # few, so that even small tests see several Arrow batches
 
 
-def compiled(records: DataFrame, plan: Plan, *, batch: int | None = None, run: str = "", tasks: int = 0) -> DataFrame:
-    """The rows for the sink, of a frame with the columns of a topic. `tasks` is how many there are behind a shuffle: if
-    it is 0, as many as Spark would take, for a task runs any number of partitions."""
+def first_stage(plan: Plan) -> tuple[StageFunction, str]:
+    """The function for records of topics, and the schema of what it gives."""
+    send_by_value(plan)
+    return _stage(plan, plan.stages[0], None, "")
+
+
+def compiled(frame: DataFrame, plan: Plan, *, batch: int | None = None, run: str = "", tasks: int = 0) -> DataFrame:
+    """The rows for the sink, of what the first stage gave. `tasks` is how many there are behind a shuffle: if it is 0,
+    as many as Spark would take, for a task runs any number of partitions."""
     from pyspark.sql import functions as f
 
+    tasks = tasks or min(plan.partitions, tasks_of(frame.sparkSession))
+    for stage in plan.stages[1:]:
+        function, schema = _stage(plan, stage, batch, run)
+        frame = frame.repartitionById(tasks, f.col("part") % tasks).mapInArrow(_called(function), schema)
+    return frame
+
+
+def _stage(plan: Plan, stage: StagePlan, batch: int | None, run: str) -> tuple[StageFunction, str]:
     from barnabas.pipelines.streams.stage import PARCELS, StageFunction, output_schema
 
-    send_by_value(plan)
-    frame = records
-    tasks = tasks or min(plan.partitions, tasks_of(records.sparkSession))
-    if plan.values_unread:
-        frame = records.withColumn("value", f.when(f.col("value").isNotNull(), f.lit(b"")))
-    for stage in plan.stages:
-        if stage.number:
-            frame = frame.repartitionById(tasks, f.col("part") % tasks)
-        function = StageFunction(plan, stage.number, batch, run)
-        frame = frame.mapInArrow(_called(function), output_schema(plan) if stage.last else PARCELS)
-    return frame
+    return StageFunction(plan, stage.number, batch, run), output_schema(plan) if stage.last else PARCELS
 
 
 def tasks_of(spark: SparkSession) -> int:
@@ -52,7 +58,9 @@ def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batc
     frame = spark.createDataFrame(record_table(rows))
     tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
     frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
-    return compiled(frame, plan, batch=batch, run=run, tasks=tasks).toArrow()
+    send_by_value(plan)
+    function, schema = _stage(plan, plan.stages[0], batch, run)
+    return compiled(frame.mapInArrow(_called(function), schema), plan, batch=batch, run=run, tasks=tasks).toArrow()
 
 
 def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Columns: `col("value.amount") > 10`. Spark computes them where it can read the record, Python where it can't.
+"""Columns: `col("value.amount") > 10`. They become Python that computes a whole batch in one comprehension.
 
 The names are `key`, `value` and paths into a JSON value. Null is as in SQL: what is compared with it or computed from
 it is null, and null satisfies no filter. Methods of an expression name aggregates: `col("value.n").sum()`.
@@ -6,29 +6,15 @@ it is null, and null satisfies no filter. Methods of an expression name aggregat
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from barnabas.pipelines.streams.errors import TopologyError
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "%": operator.mod,
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+BINARY = {"=": "=="}  # where Python's name is another
+ATTRIBUTES = "attributes_of_fields"  # of a type of values that are read into slots
 
 
 class Expression:
@@ -36,11 +22,8 @@ class Expression:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        raise NotImplementedError
-
-    def column(self, key: Column, value: Column) -> Column:
-        """For Spark, given the columns of the key and the value as they were read."""
+    def code(self, scope: Scope) -> str:
+        """The expression in Python, of `key` and `value`."""
         raise NotImplementedError
 
     def paths(self) -> list[str]:
@@ -135,18 +118,14 @@ class Col(Expression):
     def __str__(self) -> str:
         return self.path
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        found = key if self.root == "key" else value
-        for field in self.fields:
-            if found is None:
-                return None
-            found = found.get(field)
-        return found
-
-    def column(self, key: Column, value: Column) -> Column:
-        found = key if self.root == "key" else value
-        for field in self.fields:
-            found = found.getField(field)
+    def code(self, scope: Scope) -> str:
+        found, fields = self.root, self.fields
+        if self.root == "value" and fields and scope.attributes is not None:
+            found = f"(None if value is None else value.{scope.attributes[fields[0]]})"
+            fields = fields[1:]
+        for field in fields:
+            holder = scope.temporary()
+            found = f"(None if ({holder} := {found}) is None else {holder}.get({field!r}))"
         return found
 
     def paths(self) -> list[str]:
@@ -160,13 +139,8 @@ class Literal(Expression):
     def __str__(self) -> str:
         return repr(self.value)
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        return self.value
-
-    def column(self, key: Column, value: Column) -> Column:
-        from pyspark.sql import functions as f
-
-        return f.lit(self.value)
+    def code(self, scope: Scope) -> str:
+        return scope.constant(self.value)
 
     def paths(self) -> list[str]:
         return []
@@ -179,29 +153,22 @@ class Binary(Expression):
     def __str__(self) -> str:
         return f"({self.left} {self.name} {self.right})"
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        left, right = self.left.evaluate(key, value), self.right.evaluate(key, value)
-        return None if left is None or right is None else BINARY[self.name](left, right)
-
-    def column(self, key: Column, value: Column) -> Column:
-        found: Column = BINARY[self.name](self.left.column(key, value), self.right.column(key, value))
-        return found
+    def code(self, scope: Scope) -> str:
+        (left, take_left), (right, take_right) = scope.held(self.left), scope.held(self.right)
+        missing = " or ".join(f"{take} is None" for take in (take_left, take_right) if take)
+        found = f"{left} {BINARY.get(self.name, self.name)} {right}"
+        return f"(None if {missing} else {found})" if missing else f"({found})"
 
     def paths(self) -> list[str]:
         return self.left.paths() + self.right.paths()
 
 
 class Logic(Binary):
-    def evaluate(self, key: Any, value: Any) -> Any:
-        left, right = self.left.evaluate(key, value), self.right.evaluate(key, value)
-        decides = self.name == "or"
-        if decides in (left, right):
-            return decides
-        return None if left is None or right is None else not decides
-
-    def column(self, key: Column, value: Column) -> Column:
-        left, right = self.left.column(key, value), self.right.column(key, value)
-        return left & right if self.name == "and" else left | right
+    def code(self, scope: Scope) -> str:
+        left, right, decides = scope.temporary(), scope.temporary(), self.name == "or"
+        takes = [f"({left} := {self.left.code(scope)})", f"({right} := {self.right.code(scope)})"]
+        decided = " or ".join(f"{take} == {decides}" for take in takes)
+        return f"({decides} if {decided} else None if {left} is None or {right} is None else {not decides})"
 
 
 class Not(Expression):
@@ -211,12 +178,9 @@ class Not(Expression):
     def __str__(self) -> str:
         return f"not {self.inner}"
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        found = self.inner.evaluate(key, value)
-        return None if found is None else not found
-
-    def column(self, key: Column, value: Column) -> Column:
-        return ~self.inner.column(key, value)
+    def code(self, scope: Scope) -> str:
+        held = scope.temporary()
+        return f"(None if ({held} := {self.inner.code(scope)}) is None else not {held})"
 
     def paths(self) -> list[str]:
         return self.inner.paths()
@@ -226,11 +190,80 @@ class IsNull(Not):
     def __str__(self) -> str:
         return f"{self.inner} is null"
 
-    def evaluate(self, key: Any, value: Any) -> Any:
-        return self.inner.evaluate(key, value) is None
+    def code(self, scope: Scope) -> str:
+        return f"({self.inner.code(scope)} is None)"
 
-    def column(self, key: Column, value: Column) -> Column:
-        return self.inner.column(key, value).isNull()
+
+class Scope:
+    """The names in the Python that expressions become. `attributes` are those of values that were read into slots, by
+    field; None where values are dictionaries."""
+
+    def __init__(self, attributes: Mapping[str, str] | None = None) -> None:
+        self.attributes = attributes
+        self.constants: dict[str, Any] = {}
+        self._temporaries = 0
+
+    def temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def held(self, expression: Expression) -> tuple[str, str]:
+        """What stands for an expression, and what computes it into that; nothing has to where it can't be null."""
+        if isinstance(expression, Literal) and expression.value is not None:
+            return expression.code(self), ""
+        name = self.temporary()
+        return name, f"({name} := {expression.code(self)})"
+
+
+class Computed:
+    """Expressions as a function of key and value: of one, or of an object of several by name."""
+
+    def __init__(self, expression: Expression | None = None, fields: Mapping[str, Expression] | None = None) -> None:
+        self.expression, self.fields = expression, fields
+        self._made: dict[type, Callable[[Any, Any], list[Any]]] = {}  # by the type of values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"expression": self.expression, "fields": self.fields, "_made": {}}
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        (found,) = self.all([key], [value])
+        return found
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """For many rows at once; raises if one fails."""
+        kind = type(next((value for value in values if value is not None), None))
+        function = self._made.get(kind)
+        if function is None:
+            function = self._made[kind] = self._compiled(getattr(kind, ATTRIBUTES, None))
+        return function(keys, values)
+
+    def paths(self) -> list[str]:
+        return [path for one in self.expressions() for path in one.paths()]
+
+    def expressions(self) -> list[Expression]:
+        if self.fields is not None:
+            return list(self.fields.values())
+        return [] if self.expression is None else [self.expression]
+
+    def _compiled(self, attributes: Mapping[str, str] | None) -> Callable[[Any, Any], list[Any]]:
+        scope = Scope(attributes)
+        if self.fields is not None:
+            pairs = ", ".join(f"{name!r}: {one.code(scope)}" for name, one in self.fields.items())
+            code = f"None if value is None else {{{pairs}}}"
+        else:
+            assert self.expression is not None
+            code = self.expression.code(scope)
+        reads_key = any(path.partition(".")[0] == "key" for path in self.paths())
+        rows = "key, value in zip(keys, values)" if reads_key else "value in values"
+        names = scope.constants
+        exec(f"def computed(keys, values):\n    return [{code} for {rows}]", names)
+        function: Callable[[Any, Any], list[Any]] = names["computed"]
+        return function
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +275,10 @@ class Aggregate:
 
     def __str__(self) -> str:
         return f"{self.name}({self.expression})"
+
+    @functools.cached_property
+    def computed(self) -> Computed:
+        return Computed(self.expression)
 
     @property
     def arrow(self) -> str:

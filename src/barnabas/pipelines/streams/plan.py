@@ -16,6 +16,7 @@ from barnabas.pipelines.streams.operators.folding import Count
 from barnabas.pipelines.streams.operators.operator import Operator
 from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
 from barnabas.pipelines.streams.serdes import Serde
+from barnabas.pipelines.streams.slots import slotted
 
 
 @dataclass
@@ -119,7 +120,9 @@ def planned(
         stage = stages[node.stage]
         operator = node.operator
         if isinstance(operator, Source):
-            stage.sources.append(SourceStep(node.number, node.name, operator.topics, node.key_serde, node.value_serde))
+            stage.sources.append(
+                SourceStep(node.number, node.name, operator.topics, node.key_serde, slotted(graph, node))
+            )
         elif isinstance(operator, Sink):
             above = node.inputs[0]
             placed = sink_partitions.get(operator.topic) or None if above.windows is not None else None

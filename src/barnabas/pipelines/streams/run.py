@@ -122,9 +122,17 @@ def starting(
 def read(
     spark: SparkSession, topology: Topology, plan: Plan, settings: dict[str, str], offsets: str, limit: int | None
 ) -> DataFrame:
-    reader = spark.readStream.format("barnabas").options(
+    from pyspark.sql.types import StructType
+
+    from barnabas.pipelines.streams.compiled import first_stage
+    from barnabas.pipelines.streams.source import NAME, ROWS, STAGE, TopologySource, packed
+
+    function, schema = first_stage(plan)
+    spark.dataSource.register(TopologySource)
+    reader = spark.readStream.format(NAME).options(
         **{key: value for key, value in settings.items() if key.lower() not in SINK_ONLY}
     )
+    reader = reader.option(STAGE, packed(function)).option(ROWS, StructType.fromDDL(schema).json())
     reader = reader.option("subscribe", ",".join(plan.topics)).option("startingOffsets", offsets)
     reader = reader.option("kafka.group.id", topology.name)
     if topology.processing_guarantee == EXACTLY_ONCE:
@@ -148,10 +156,8 @@ def written(
     trigger: Mapping[str, Any] | None,
 ) -> StreamingQuery:
     from barnabas.pipelines.streams.compiled import compiled
-    from barnabas.pipelines.streams.native import native
 
-    rows = native(topology.graph, plan, records)
-    rows = compiled(records, plan) if rows is None else rows
+    rows = compiled(records, plan)
     topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
     writer = rows.writeStream.queryName(topology.name)
     if topics or topology.dead_letter is not None:

@@ -1,25 +1,25 @@
 """How keys and values become objects and bytes again; None is a tombstone on both sides.
 
 Numbers are Java's: big-endian, of fixed size. `AUTO` writes what a function returned by its type: bytes and text as
-they are, everything else as JSON; it reads text. JSON with a schema can be read by Spark too.
+they are, everything else as JSON; it reads text.
 """
 
 from __future__ import annotations
 
-import functools
 import json as json_module
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
 
-SPACES = " \t\n\r"
-_scan = json_module.JSONDecoder().scan_once  # type: ignore[attr-defined]
+PLAIN_KINDS = {dict, list, int, float, bool, type(None)}
 
 
 class SerdeError(ValueError):
@@ -33,8 +33,10 @@ class Serde(Generic[T]):
     name: str
     encode: Callable[[T], bytes] = field(repr=False)
     decode: Callable[[bytes], T] = field(repr=False)
-    schema: str | None = None  # what Spark parses JSON to, in its own words
-    decode_all: Callable[[pa.Array], list[Any]] | None = field(default=None, repr=False)  # raises if one is wrong
+    schema: str | None = None  # of JSON, in Spark's words
+    # Of a whole batch, in which None may be; both raise if one is wrong.
+    decode_all: Callable[[pa.Array], list[Any]] | None = field(default=None, repr=False)
+    encode_all: Callable[[list[Any]], pa.Array] | None = field(default=None, repr=False)
 
     def to_bytes(self, value: T | None) -> bytes | None:
         return None if value is None else self.encode(value)
@@ -63,16 +65,16 @@ def _decode_string(data: bytes) -> str:
         raise SerdeError("it is no UTF-8") from None
 
 
+_read = msgspec.json.Decoder().decode
+
+
 def read_json(data: bytes) -> Any:
-    text = _decode_string(data)
     try:
-        found, end = _scan(text, 0)
-    except (StopIteration, json_module.JSONDecodeError):
-        found, end = None, -1
-    if end == len(text):
-        return found
+        return _read(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = _decode_string(data)
     try:
-        return json_module.loads(text)  # white space around it, or the reason
+        return json_module.loads(text)  # NaN and other things that many write, or the reason
     except json_module.JSONDecodeError as error:
         raise SerdeError(f"it is no JSON: {error.msg} at character {error.pos}") from None
 
@@ -83,36 +85,46 @@ def read_strings(column: pa.Array) -> list[Any]:
 
 
 def read_jsons(column: pa.Array) -> list[Any]:
-    texts = read_strings(column)
-    scan = _scan
-    found = [(None, 0) if text is None else scan(text, 0) for text in texts]
-    if any(text is not None and end != len(text) for (_, end), text in zip(found, texts, strict=True)):
-        raise SerdeError("something stands behind a value")
-    return [value for value, _ in found]
+    if column.null_count:
+        return [None if data is None else read_json(data) for data in column.to_pylist()]
+    try:
+        return list(map(_read, column.to_pylist()))
+    except msgspec.MsgspecError:
+        return list(map(read_json, column.to_pylist()))
 
 
-def _refuse(value: Any) -> Any:
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-
-
-@functools.cache
-def _writer() -> Callable[[Any, int], Any]:
-    """What json.dumps makes anew for each value."""
-    from json import encoder
-
-    make, text = getattr(encoder, "c_make_encoder", None), encoder.encode_basestring
-    if make is None:
-        whole = json_module.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        return lambda value, level: whole(value)
-    made: Callable[[Any, int], Any] = make(None, _refuse, text, None, ":", ",", False, False, True)
-    return made
+_write = msgspec.json.Encoder().encode
 
 
 def write_json(value: Any) -> bytes:
     try:
-        return "".join(_writer()(value, 0)).encode()
+        return _write(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        pass
+    try:
+        return json_module.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()  # keys that are no text
     except (TypeError, ValueError, RecursionError) as error:
         raise SerdeError(f"it can't be written as JSON: {error}") from None
+
+
+def write_jsons(values: list[Any]) -> pa.Array:
+    if None in values:
+        return _bytes_column([None if value is None else write_json(value) for value in values])
+    return _bytes_column(list(map(_write, values)))
+
+
+def write_strings(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    if not set(map(type, values)) <= {str, type(None)}:  # Arrow would take bytes as well
+        raise SerdeError("some are no text")
+    return pa.array(values, pa.string()).cast(pa.binary())
+
+
+def _bytes_column(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(values, pa.binary())
 
 
 def _number(name: str, form: str, kinds: tuple[type, ...]) -> Serde[Any]:
@@ -140,6 +152,15 @@ def _encode_auto(value: Any) -> bytes:
     return write_json(value)
 
 
+def _encode_all_auto(values: list[Any]) -> pa.Array:
+    kinds = set(map(type, values))
+    if kinds <= PLAIN_KINDS:
+        return write_jsons(values)
+    if kinds <= {str, type(None)}:
+        return write_strings(values)
+    return _bytes_column([None if value is None else _encode_auto(value) for value in values])
+
+
 def _decode_auto(data: bytes) -> Any:
     try:
         return data.decode()
@@ -148,8 +169,8 @@ def _decode_auto(data: bytes) -> Any:
 
 
 def json(schema: str | None = None) -> Serde[Any]:
-    """JSON; with a schema, as `json("id string, amount double")`, its fields are columns for Spark."""
-    return Serde("json", write_json, read_json, schema, read_jsons)
+    """JSON; with a schema, as `json("id string, amount double")`, columns read the fields they name and no others."""
+    return Serde("json", write_json, read_json, schema, read_jsons, write_jsons)
 
 
 def serde_of(name: str) -> Serde[Any] | None:
@@ -158,12 +179,14 @@ def serde_of(name: str) -> Serde[Any] | None:
 
 
 BYTES: Serde[bytes] = Serde("bytes", _checked((bytes, bytearray), "bytes", bytes), bytes)
-STRING: Serde[str] = Serde("string", _checked(str, "text", str.encode), _decode_string, None, read_strings)
+STRING: Serde[str] = Serde(
+    "string", _checked(str, "text", str.encode), _decode_string, None, read_strings, write_strings
+)
 JSON: Serde[Any] = json()
 SHORT: Serde[int] = _number("short", ">h", (int,))
 INT: Serde[int] = _number("int", ">i", (int,))
 LONG: Serde[int] = _number("long", ">q", (int,))
 FLOAT: Serde[float] = _number("float", ">f", (int, float))
 DOUBLE: Serde[float] = _number("double", ">d", (int, float))
-AUTO: Serde[Any] = Serde("auto", _encode_auto, _decode_auto)
+AUTO: Serde[Any] = Serde("auto", _encode_auto, _decode_auto, encode_all=_encode_all_auto)
 NAMED = (BYTES, STRING, JSON, SHORT, INT, LONG, FLOAT, DOUBLE, AUTO)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from barnabas.pipelines.streams import arguments
-from barnabas.pipelines.streams.arguments import Fields, OfValue
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Expression
 from barnabas.pipelines.streams.graph import Graph, Node
@@ -44,8 +43,6 @@ V2 = TypeVar("V2")
 V3 = TypeVar("V3")
 
 OUTER = {"join": (False, False), "left_join": (True, False), "outer_join": (True, True)}  # which sides stay alone
-
-__all__ = ["Fields", "OfValue", "Stream"]
 
 
 class Stream(Generic[K, V]):

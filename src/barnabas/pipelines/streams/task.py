@@ -143,6 +143,9 @@ class PartitionTask:
         if raw is not None and (raw.serde is serde or (raw.serde.name, raw.serde.schema) == (serde.name, serde.schema)):
             return rows, raw.bytes
         objects = rows.keys if keys else rows.values
+        if serde.encode_all is not None:
+            with contextlib.suppress(Exception):  # one by one it is told which
+                return rows, serde.encode_all(objects)
         encode = serde.encode
         found: list[bytes | None] = []
         failed: list[int] = []

@@ -6,10 +6,13 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from barnabas.pipelines.streams.checks import check_co_partitioning, check_unchanged, fingerprint
-from barnabas.pipelines.streams.native import is_native
+from barnabas.pipelines.streams.expressions import Computed, lit
+from barnabas.pipelines.streams.plan import planned
+from barnabas.pipelines.streams.slots import read_slots
 from barnabas.streams import (
     INT,
     JSON,
@@ -127,19 +130,51 @@ def test_what_makes_no_sense_is_refused_where_it_is_written() -> None:
         tumbling(0)
 
 
-def test_columns_alone_are_native_and_anything_else_is_not() -> None:
-    def native(build: Any, value: Any = None) -> bool:
+def test_values_are_read_into_slots_if_columns_alone_look_at_them() -> None:
+    def read(build: Any, value: Any = None) -> Any:
         topology = Topology()
-        build(topology.stream("in", value=value or json("n long")))
-        return is_native(topology.graph)
+        build(topology.stream("in", value=value or json("n long, text string, more struct<a: int, b: string>")))
+        plan = planned(topology.graph, {"in": 1}, {}, state=None, dead_letter=None)
+        return plan.stages[0].sources[0].value_serde.decode(b'{"n":2,"x":"y","more":{"a":1}}')
 
     large = col("value.n") > 1
-    assert native(lambda stream: stream.filter(large).map_values(twice=col("value.n") * 2).to("out"))
-    assert native(lambda stream: stream.filter(large).to("out"))
-    assert not native(lambda stream: stream.filter(large).to("out"), JSON)
-    assert not native(lambda stream: stream.filter(lambda key, value: True).to("out"))
-    assert not native(lambda stream: stream.map_values(n=col("value.n")).filter(large).to("out"))
-    assert not native(lambda stream: stream.filter(large).group_by_key().count().to("out"))
+    whole = {"n": 2, "x": "y", "more": {"a": 1}}
+    assert isinstance(read(lambda stream: stream.filter(large).to("out")), msgspec.Struct)
+    assert isinstance(
+        read(lambda stream: stream.filter(large).map_values(n=col("value.more.a")).to("out")), msgspec.Struct
+    )
+    assert isinstance(
+        read(lambda stream: stream.group_by_key().aggregate(n=col("value.n").sum()).to("out")), msgspec.Struct
+    )
+    assert read(lambda stream: stream.filter(large).to("out"), JSON) == whole
+    assert read(lambda stream: stream.filter(large).filter(lambda key, value: True).to("out")) == whole
+    assert read(lambda stream: stream.map_values(all=col("value")).to("out")) == whole
+    assert read(lambda stream: stream.filter(col("value.x") > 1).to("out")) == whole
+    assert read(lambda stream: stream.filter(large).group_by(col("value.n")).reduce(lambda a, b: b).to("out")) == whole
+
+
+def test_columns_compute_by_the_rules_of_sql_whatever_holds_the_fields() -> None:
+    n, text = col("value.n"), col("value.text")
+    cases: list[tuple[Any, Any]] = [
+        (n + 1, 3), (1 + n, 3), (n - 5, -3), (5 - n, 3), (n * 2.5, 5.0), (3 * n, 6), (n / 4, 0.5), (n % 2, 0),
+        (n == 2, True), (n != 2, False), (n < 2, False), (n <= 2, True), (n > 1, True), (n >= 3, False),
+        (text + "!", "a!"), (col("key"), "k"), (col("value.none"), None), (col("value.none") > 1, None),
+        ((n > 1) & (text == "a"), True), ((n > 1) & (text == "b"), False), ((n > 5) | (text == "a"), True),
+        ((n > 5) & (col("value.none") > 1), False), ((n > 1) & (col("value.none") > 1), None),
+        ((n > 1) | (col("value.none") > 1), True), ((n > 5) | (col("value.none") > 1), None),
+        (~(n > 1), False), (~(col("value.none") > 1), None), (col("value.none").is_null(), True),
+        (n.is_not_null(), True), (n + lit(None), None), (col("value.more.a") * n, 2),
+    ]  # fmt: skip
+    record = b'{"n":2,"text":"a","more":{"a":1}}'
+    slots = read_slots("n long, text string, none long, more struct<a: int>", ("more", "n", "none", "text"), record)
+    for expression, wanted in cases:
+        for value in (JSON.decode(record), slots):
+            assert Computed(expression)("k", value) == wanted, str(expression)
+            assert Computed(expression).all(["k", "k"], [value, value]) == [wanted, wanted]
+    assert Computed(fields={"twice": n * 2, "key": col("key")}).all(["k", "k"], [slots, None]) == [
+        {"twice": 4, "key": "k"},
+        None,
+    ]
 
 
 def test_serdes_write_javas_bytes_and_say_what_is_wrong() -> None:
@@ -165,7 +200,7 @@ def test_serdes_write_javas_bytes_and_say_what_is_wrong() -> None:
         (LONG, 1 << 63, "is no long"),
         (LONG, True, "it should be a long, not bool"),
         (STRING, 1, "it should be text, not int"),
-        (JSON, {1, 2}, "it can't be written as JSON"),
+        (JSON, object(), "it can't be written as JSON"),
     ):
         with pytest.raises(SerdeError, match=said):
             serde.encode(value)

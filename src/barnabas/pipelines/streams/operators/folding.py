@@ -107,7 +107,7 @@ class Summary(Folding):
     def add(self, key: Any, value: Any, aggregate: Any) -> Any:
         parts = []
         for one in self.wanted.values():
-            found = one.expression.evaluate(key, value)
+            found = one.computed(key, value)
             parts.append(None if found is None else (found, 1))
         return self.combine(key, aggregate, tuple(parts))
 
@@ -128,9 +128,7 @@ class Summary(Folding):
         found: dict[str, pa.Array] = {}
         for one in self.wanted.values():
             if str(one.expression) not in found:
-                evaluate = one.expression.evaluate
-                column = [evaluate(key, value) for key, value in zip(keys, values, strict=True)]
-                found[str(one.expression)] = pa.array(column)
+                found[str(one.expression)] = pa.array(one.computed.all(keys, values))
         return found
 
     def asked(self) -> list[tuple[Any, str]]:

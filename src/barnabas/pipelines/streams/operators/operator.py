@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from barnabas.pipelines.streams.expressions import Computed
 from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 
@@ -32,19 +33,34 @@ class Operator:
         return ""
 
 
+class OfValue:
+    """A function of the value alone, as one of key and value."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        return self.function(value)
+
+
 def called(task: Task, rows: Rows, function: Callable[[Any, Any], Any]) -> tuple[Rows, list[Any]]:
     """The function's results for key and value of each row, beside those rows that it didn't fail on."""
-    pairs = zip(rows.keys, rows.values, strict=True)
+    keys, values = rows.keys, rows.values
+    if isinstance(function, Computed):
+        try:
+            return rows, function.all(keys, values)
+        except Exception:
+            pass  # one by one it is told which
     results: list[Any] = []
     failed: list[int] = []
-    append = results.append
+    calls = map(function.function, values) if isinstance(function, OfValue) else map(function, keys, values)
     while True:
         try:
-            for key, value in pairs:
-                append(function(key, value))
-            break
+            results.extend(calls)
+            if len(results) + len(failed) < len(values):
+                raise StopIteration  # by the function, which to `extend` looks like the end
+            return rows.without(failed), results
         except Exception as error:
             position = len(results) + len(failed)
             task.fail(int(rows.ranks[position]), error)
             failed.append(position)
-    return rows.without(failed), results

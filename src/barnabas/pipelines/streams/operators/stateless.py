@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from barnabas.pipelines.streams.expressions import Computed
 from barnabas.pipelines.streams.operators.operator import Operator, Task, called
 from barnabas.pipelines.streams.rows import Rows, merged
 
@@ -40,7 +41,8 @@ class Filter(Operator):
         (rows,) = inputs
         if rows.olds is not None:
             return self.run_on_table(task, rows)
-        rows, found = called(task, rows, self.judge if None in rows.values else self.function)
+        knows_null = isinstance(self.function, Computed) or None not in rows.values
+        rows, found = called(task, rows, self.function if knows_null else self.judge)
         wanted = self.wanted
         return rows.take([at for at, held in enumerate(found) if held is not None and bool(held) is wanted])
 
