@@ -59,11 +59,12 @@ SECONDS ?= 1800
 fuzz: setup
 	BARNABAS_FUZZ_S=$(SECONDS) $(BIN)/python -m pytest tests/faults/test_fuzz.py -s
 
-# A pipeline on Spark whose driver and workers are killed thirty times, and a Spark cluster that loses a worker.
+# A pipeline and a topology on Spark whose drivers and workers are killed thirty times, and a Spark cluster that loses a
+# worker.
 SPARK_KILLS ?= 30
 soak-spark: setup
 	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
-	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/test_spark_cluster.py -s
+	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/streams/test_topology_killed.py tests/pipelines/test_spark_cluster.py -s
 
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000

@@ -1,6 +1,6 @@
 """The driver of a topology with state, killed with SIGKILL: what is committed is what a batch job computes, once.
 
-`BARNABAS_SPARK_KILLS=30` kills as often, workers among them, on our node and on Apache Kafka.
+`make soak-spark` kills thirty times, workers among them, on our node and on Apache Kafka.
 """
 
 from __future__ import annotations
