@@ -21,7 +21,7 @@ from barnabas.streams import STRING, Topology, TopologyTestDriver, Windowed, hop
 from barnabas.testing import reference_libs
 
 PROGRAM = Path(__file__).parents[2] / "reference" / "java" / "Topologies.java"
-SEEDS = range(6)
+SEEDS = range(4)
 RECORDS = 24
 GRACE = 5
 TUMBLING, HOPPING = tumbling(10, grace=GRACE), hopping(10, 4, grace=GRACE)
