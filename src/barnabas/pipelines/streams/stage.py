@@ -29,6 +29,7 @@ from barnabas.pipelines.streams.task import GlobalView, PartitionTask
 PARCELS = "part int, parcel binary"
 TIMESTAMP = "timestamp"  # the column of the sink's rows
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
+TOGETHER_ROWS = 4096
 OUTPUT = -1  # instead of a port: rows for the sink that only pass by
 BATCH_PROPERTY = "streaming.sql.batchId"
 RUN_PROPERTY = "spark.jobGroup.id"
@@ -55,7 +56,7 @@ class StageFunction:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
         work = StageWork(self.plan, stage, batch, run)
         if not stage.whole_batches:
-            return (out for one in batches if one.num_rows for out in work.process_records(one))
+            return (out for held in worthwhile(batches) for out in work.process_records(held))
         held = [one for one in batches if one.num_rows]
         if not held:
             return iter(())
@@ -77,9 +78,9 @@ class StageWork:
         self.passing: list[pa.RecordBatch] = []
         self.parcels: dict[int, list[Any]] = {}  # by partition
 
-    def process_records(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process_records(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Records as they come: no state, nobody to wait for."""
-        records = Records(pa.Table.from_batches([batch]), self.plan)
+        records = Records(table, self.plan)
         self.run_task(records.all_in_order(), None)
         yield from self.result()
 
@@ -309,6 +310,21 @@ def held_state(run: str, directory: Path, role: str) -> PartitionState:
 
 def forget_states() -> None:
     _held.clear()
+
+
+def worthwhile(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """What is read of partitions one after the other, together as long as it is little."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+        if rows >= TOGETHER_ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
