@@ -26,6 +26,7 @@ from barnabas.pipelines.streams.checks import (
 from barnabas.pipelines.streams.errors import TopicMissing, TopologyError
 from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
+from barnabas.pipelines.streams.sink import TopicSink, topic_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,8 +96,10 @@ def started(
     forget_uncommitted(directory)
     active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
-    records = read(spark, topology, plan, settings, offsets, max_batch_records)
-    query = written(topology, plan, records, settings, directory, trigger)
+    exactly_once = topology.processing_guarantee == EXACTLY_ONCE
+    sink = topic_sink(plan, settings, exactly_once=exactly_once, checkpoint=str(directory))
+    records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
+    query = running(topology, plan, records, sink, directory, trigger)
     return StreamsRun(topology, [query], directory)
 
 
@@ -120,14 +123,20 @@ def starting(
 
 
 def read(
-    spark: SparkSession, topology: Topology, plan: Plan, settings: dict[str, str], offsets: str, limit: int | None
+    spark: SparkSession,
+    topology: Topology,
+    plan: Plan,
+    sink: TopicSink | None,
+    settings: dict[str, str],
+    offsets: str,
+    limit: int | None,
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
     from barnabas.pipelines.streams.compiled import first_stage
     from barnabas.pipelines.streams.source import NAME, ROWS, STAGE, TopologySource, packed
 
-    function, schema = first_stage(plan)
+    function, schema = first_stage(plan, sink)
     spark.dataSource.register(TopologySource)
     reader = spark.readStream.format(NAME).options(
         **{key: value for key, value in settings.items() if key.lower() not in SINK_ONLY}
@@ -147,26 +156,18 @@ def read(
     return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
 
 
-def written(
+def running(
     topology: Topology,
     plan: Plan,
     records: DataFrame,
-    settings: dict[str, str],
+    sink: TopicSink | None,
     directory: Path,
     trigger: Mapping[str, Any] | None,
 ) -> StreamingQuery:
+    """For Spark it has no sink: the last stage writes."""
     from barnabas.pipelines.streams.compiled import compiled
 
-    rows = compiled(records, plan)
-    topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
-    writer = rows.writeStream.queryName(topology.name)
-    if topics or topology.dead_letter is not None:
-        writer = writer.format("barnabas").options(**settings).option("timestampColumn", "timestamp")
-        writer = writer.option("exactlyOnce", str(topology.processing_guarantee == EXACTLY_ONCE).lower())
-        if len(topics) == 1 and topology.dead_letter is None:
-            writer = writer.option("topic", topics[0])
-    else:
-        writer = writer.format("noop")
+    writer = compiled(records, plan, sink=sink).writeStream.queryName(topology.name).format("noop")
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", str(directory)).start()
