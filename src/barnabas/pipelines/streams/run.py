@@ -75,6 +75,8 @@ def started(
     max_batch_records: int | None,
     options: Mapping[str, Any],
 ) -> StreamsRun:
+    from barnabas.pipelines.streams.compiled import compiled, tasks_of
+
     graph = topology.graph
     check_ends(graph, topology.name)
     settings = {key: str(value) for key, value in options.items()}
@@ -96,7 +98,8 @@ def started(
     active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     records = read(spark, topology, plan, settings, offsets, max_batch_records)
-    query = written(topology, plan, records, settings, directory, trigger)
+    tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
+    query = written(topology, compiled(records, plan, tasks=tasks), settings, directory, trigger)
     return StreamsRun(topology, [query], directory)
 
 
@@ -149,15 +152,11 @@ def read(
 
 def written(
     topology: Topology,
-    plan: Plan,
-    records: DataFrame,
+    rows: DataFrame,
     settings: dict[str, str],
     directory: Path,
     trigger: Mapping[str, Any] | None,
 ) -> StreamingQuery:
-    from barnabas.pipelines.streams.compiled import compiled
-
-    rows = compiled(records, plan)
     topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
     writer = rows.writeStream.queryName(topology.name)
     if topics or topology.dead_letter is not None:
@@ -205,17 +204,38 @@ def remember(directory: Path, now: dict[str, Any]) -> None:
     if path.exists():
         check_unchanged(json.loads(path.read_text()), now, str(directory))
         return
+    write_note(path, now)
+
+
+def kept_tasks(directory: Path, wanted: int) -> int:
+    """How many tasks there are behind a shuffle. A batch that is done again has as many as the first time, whatever
+    machine does it, because tasks commit one by one; else as many as this machine would have."""
+    path = directory / "barnabas" / "tasks.json"
+    if path.exists() and is_half_done(directory):
+        return int(json.loads(path.read_text()))
+    write_note(path, wanted)
+    return wanted
+
+
+def write_note(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(now, indent=1))
+    beside.write_text(json.dumps(content, indent=1))
     beside.replace(path)
 
 
 def committed_batch(directory: Path) -> int | None:
     """The last batch that Spark has noted as done."""
-    commits = directory / "commits"
-    numbers = [int(one.name) for one in commits.iterdir() if one.name.isdigit()] if commits.exists() else []
-    return max(numbers, default=None)
+    return max(batches_in(directory / "commits"), default=None)
+
+
+def batches_in(log: Path) -> list[int]:
+    return [int(one.name) for one in log.iterdir() if one.name.isdigit()] if log.exists() else []
+
+
+def is_half_done(directory: Path) -> bool:
+    """Whether Spark has begun a batch that it has not noted as done."""
+    return max(batches_in(directory / "offsets"), default=-1) > max(batches_in(directory / "commits"), default=-1)
 
 
 def forget_uncommitted(directory: Path) -> None:
@@ -231,5 +251,4 @@ def forget_uncommitted(directory: Path) -> None:
 
 def has_begun(directory: Path) -> bool:
     """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
-    offsets = directory / "offsets"
-    return offsets.exists() and any(one.name.isdigit() for one in offsets.iterdir())
+    return bool(batches_in(directory / "offsets"))
