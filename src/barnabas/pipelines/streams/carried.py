@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.plan import Plan, SinkStep, SourceStep, Step
 
 OURS = ("barnabas", "pyspark_barnabas", "pyspark")
 
 
 def send_by_value(plan: Plan) -> None:
-    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole. Those that
-    hold what no other process can have, as a lock or a connection, are told by the operator's name."""
+    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole.
+    Those that hold what no other process can have, as a lock or a connection, are told by the operator's name."""
     from pyspark import cloudpickle
 
     of_functions = {module for stage in plan.stages for step in stage.steps for module in modules_of(step.operator)}
@@ -31,7 +31,8 @@ def send_by_value(plan: Plan) -> None:
         if module is not None and name != "__main__" and name.partition(".")[0] not in OURS:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     for stage in plan.stages:
-        for part in (*stage.sources, *stage.steps, *stage.sinks):
+        parts: list[SourceStep | Step | SinkStep] = [*stage.sources, *stage.steps, *stage.sinks]
+        for part in parts:
             try:
                 cloudpickle.dumps(part)  # type: ignore[no-untyped-call]
             except Exception as error:
