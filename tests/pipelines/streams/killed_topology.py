@@ -1,6 +1,6 @@
 """A driver to be killed: a topology that copies records and, behind a repartition, counts them and adds them up by key.
 
-python killed_topology.py SERVERS CHECKPOINTS INPUT COPIES TOTALS; it runs until it is killed.
+python killed_topology.py SERVERS CHECKPOINTS INPUT COPIES TOTALS CORES; it runs until it is killed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from barnabas.spark import session
 from barnabas.streams import STRING, Topology
 
 
-def main(servers: str, checkpoints: str, read: str, copies: str, totals: str) -> None:
-    spark = session("killed", master="local[2,4]", conf={"spark.log.level": "ERROR"})
+def main(servers: str, checkpoints: str, read: str, copies: str, totals: str, cores: str) -> None:
+    spark = session("killed", master=f"local[{cores},4]", conf={"spark.log.level": "ERROR"})
     topology = Topology("killed", processing_guarantee="exactly_once_v2")
     records = topology.stream(read, value=STRING)
     records.to(copies)

@@ -14,13 +14,15 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.plan import Plan, SinkStep, SourceStep, Step
 
 OURS = ("barnabas", "pyspark_barnabas", "pyspark")
 
 
 def send_by_value(plan: Plan) -> None:
-    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole."""
+    """Functions of modules that a worker would not find, as those of a script's or a test's own, travel whole.
+    Those that hold what no other process can have, as a lock or a connection, are told by the operator's name."""
     from pyspark import cloudpickle
 
     of_functions = {module for stage in plan.stages for step in stage.steps for module in modules_of(step.operator)}
@@ -28,6 +30,13 @@ def send_by_value(plan: Plan) -> None:
         module = sys.modules.get(name)
         if module is not None and name != "__main__" and name.partition(".")[0] not in OURS:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    for stage in plan.stages:
+        parts: list[SourceStep | Step | SinkStep] = [*stage.sources, *stage.steps, *stage.sinks]
+        for part in parts:
+            try:
+                cloudpickle.dumps(part)  # type: ignore[no-untyped-call]
+            except Exception as error:
+                raise TopologyError(f"{part.name} can't be sent to Spark's workers: {error}") from error
 
 
 def is_found(name: str) -> bool:

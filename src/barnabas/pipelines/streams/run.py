@@ -76,6 +76,8 @@ def started(
     max_batch_records: int | None,
     options: Mapping[str, Any],
 ) -> StreamsRun:
+    from barnabas.pipelines.streams.compiled import compiled, tasks_of
+
     graph = topology.graph
     check_ends(graph, topology.name)
     settings = {key: str(value) for key, value in options.items()}
@@ -99,7 +101,8 @@ def started(
     exactly_once = topology.processing_guarantee == EXACTLY_ONCE
     sink = topic_sink(plan, settings, exactly_once=exactly_once, checkpoint=str(directory))
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
-    query = running(topology, plan, records, sink, directory, trigger)
+    tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
+    query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), directory, trigger)
     return StreamsRun(topology, [query], directory)
 
 
@@ -156,18 +159,9 @@ def read(
     return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
 
 
-def running(
-    topology: Topology,
-    plan: Plan,
-    records: DataFrame,
-    sink: TopicSink | None,
-    directory: Path,
-    trigger: Mapping[str, Any] | None,
-) -> StreamingQuery:
+def running(topology: Topology, rows: DataFrame, directory: Path, trigger: Mapping[str, Any] | None) -> StreamingQuery:
     """For Spark it has no sink: the last stage writes."""
-    from barnabas.pipelines.streams.compiled import compiled
-
-    writer = compiled(records, plan, sink=sink).writeStream.queryName(topology.name).format("noop")
+    writer = rows.writeStream.queryName(topology.name).format("noop")
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", str(directory)).start()
@@ -206,17 +200,38 @@ def remember(directory: Path, now: dict[str, Any]) -> None:
     if path.exists():
         check_unchanged(json.loads(path.read_text()), now, str(directory))
         return
+    write_note(path, now)
+
+
+def kept_tasks(directory: Path, wanted: int) -> int:
+    """How many tasks there are behind a shuffle. A batch that is done again has as many as the first time, whatever
+    machine does it, because tasks commit one by one; else as many as this machine would have."""
+    path = directory / "barnabas" / "tasks.json"
+    if path.exists() and is_half_done(directory):
+        return int(json.loads(path.read_text()))
+    write_note(path, wanted)
+    return wanted
+
+
+def write_note(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(now, indent=1))
+    beside.write_text(json.dumps(content, indent=1))
     beside.replace(path)
 
 
 def committed_batch(directory: Path) -> int | None:
     """The last batch that Spark has noted as done."""
-    commits = directory / "commits"
-    numbers = [int(one.name) for one in commits.iterdir() if one.name.isdigit()] if commits.exists() else []
-    return max(numbers, default=None)
+    return max(batches_in(directory / "commits"), default=None)
+
+
+def batches_in(log: Path) -> list[int]:
+    return [int(one.name) for one in log.iterdir() if one.name.isdigit()] if log.exists() else []
+
+
+def is_half_done(directory: Path) -> bool:
+    """Whether Spark has begun a batch that it has not noted as done."""
+    return max(batches_in(directory / "offsets"), default=-1) > max(batches_in(directory / "commits"), default=-1)
 
 
 def forget_uncommitted(directory: Path) -> None:
@@ -232,5 +247,4 @@ def forget_uncommitted(directory: Path) -> None:
 
 def has_begun(directory: Path) -> bool:
     """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
-    offsets = directory / "offsets"
-    return offsets.exists() and any(one.name.isdigit() for one in offsets.iterdir())
+    return bool(batches_in(directory / "offsets"))

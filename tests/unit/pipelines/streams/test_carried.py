@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.streams.carried import beside_the_script, is_found
+from barnabas.pipelines.streams.carried import beside_the_script, is_found, send_by_value
+from barnabas.pipelines.streams.plan import planned
+from barnabas.streams import Topology, TopologyError
 
 
 def test_a_module_beside_the_script_is_sent_whole_and_one_on_the_workers_path_is_not(
@@ -31,3 +34,20 @@ def test_a_module_that_an_import_would_not_give_is_not_found() -> None:
     assert is_found("json")
     assert is_found("builtins")  # of aggregate(dict, ...)
     assert not is_found("no_such_module")
+
+
+def test_a_function_that_holds_what_no_other_process_can_have_is_told_by_its_operator() -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    lock = threading.Lock()
+    topology = Topology("locked")
+    topology.stream("in").filter(lambda key, value: True).group_by(lambda key, value: lock.locked()).count().to("out")
+    plan = planned(topology.graph, {"in": 1}, {}, state=None, dead_letter=None)
+    before = cloudpickle.list_registry_pickle_by_value()
+    try:
+        with pytest.raises(
+            TopologyError, match=r"select-key-2 can't be sent to Spark's workers: cannot pickle '_thread.lock' object"
+        ):
+            send_by_value(plan)
+    finally:
+        for name in cloudpickle.list_registry_pickle_by_value() - before:
+            cloudpickle.unregister_pickle_by_value(sys.modules[name])
