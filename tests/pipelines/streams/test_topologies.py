@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from barnabas.client.cluster import Cluster
 from barnabas.client.partitioning import murmur2
+from barnabas.client.settings import ClientSettings
+from barnabas.client.transaction_requests import list_transactions
 from barnabas.streams import (
     JSON,
     LONG,
@@ -241,3 +246,50 @@ def test_the_test_driver_runs_a_topology_by_spark_without_a_cluster(spark: Any) 
         driver.pipe_input("lines", "3", "hello", timestamp_ms=2)
         assert driver.read_output("counts") == [("hello", 3), ("hello", 4)]
         assert driver.store("words").get("spark") == 1
+
+
+def test_spark_reports_the_records_that_were_read(spark: Any, stage: Any, tmp_path: Path) -> None:
+    """Though none goes through the JVM: results are written where records are read, and behind a shuffle in parcels."""
+    read, written = stage.topic(partitions=2), stage.topic(partitions=2)
+    stage.write(read, [str(number) for number in range(30)], 0)
+    stage.write(read, [str(number) for number in range(20)], 1)
+    for name, build in (
+        ("filtered", lambda stream: stream.filter(lambda key, value: value % 2 == 0).to(written)),
+        ("counted", lambda stream: stream.group_by(lambda key, value: value % 3).count().to(written)),
+        ("watched", lambda stream: stream.foreach(lambda key, value: None)),
+    ):
+        topology = Topology(name)
+        build(topology.stream(read))
+        (query,) = start(topology, spark, stage, tmp_path / name).queries
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == 50
+
+
+def test_a_stopped_topology_leaves_no_transaction_open(spark: Any, stage: Any, tmp_path: Path) -> None:
+    read, written = stage.topic(partitions=1), stage.topic(partitions=1)
+    for first in range(0, 12000, 500):
+        stage.write(read, [f"{number} {'x' * 1000}" for number in range(first, first + 500)], 0)
+    reached = tmp_path / "reached"
+
+    def waits(value: str) -> str:
+        if value.startswith("11900 "):
+            reached.touch()
+            time.sleep(120)
+        return value
+
+    topology = Topology("stopped", processing_guarantee="exactly_once_v2")
+    topology.stream(read, value=STRING).map_values(waits).to(written)
+    run = topology.start(spark, bootstrap_servers=stage.servers, checkpoint=tmp_path / "checkpoint")
+    with Cluster(ClientSettings.from_properties({"bootstrap.servers": stage.servers})) as cluster:
+        prefix = f"barnabas.{run.queries[0].id}."
+        until(reached.exists, LIMIT_S)
+        until(lambda: bool(list_transactions(cluster, prefix, states=["Ongoing"])), LIMIT_S)
+        run.stop()
+        until(lambda: not list_transactions(cluster, prefix, states=["Ongoing"]), 30)
+    assert committed(spark, stage, written) == []
+
+
+def until(holds: Callable[[], bool], limit_s: float) -> None:
+    ends = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < ends, "it did not come true"
+        time.sleep(0.05)

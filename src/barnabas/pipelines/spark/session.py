@@ -35,10 +35,12 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# On one machine: two shuffle partitions instead of 200, no page on a port, and no name of the machine to be resolved.
+# On one machine: two shuffle partitions instead of 200, no page on a port and no long words for it about the plan of
+# every batch, and no name of the machine to be resolved.
 LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

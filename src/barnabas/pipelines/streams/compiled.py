@@ -40,7 +40,8 @@ def compiled(
     tasks = tasks or min(plan.partitions, tasks_of(frame.sparkSession))
     for stage in plan.stages[1:]:
         function, schema = _stage(plan, stage, batch, run, sink)
-        frame = frame.repartitionById(tasks, f.col("part") % tasks).mapInArrow(_called(function), schema)
+        parcels = frame.where(f.col("parcel").isNotNull())
+        frame = parcels.repartitionById(tasks, f.col("part") % tasks).mapInArrow(_called(function), schema)
     return frame
 
 

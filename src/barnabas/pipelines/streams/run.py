@@ -7,8 +7,9 @@ one sink. Beside Spark's own files the checkpoint holds `barnabas/topology.json`
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so the first batch takes all there is
 EARLIEST = "earliest"
+# Between source and shuffle there is nothing to compile, and what the plan of every batch costs is seen in latency.
+QUERY_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.lightweightPlanChangeValidation": "false"}
 SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
 
 
@@ -102,7 +105,7 @@ def started(
     sink = topic_sink(plan, settings, exactly_once=exactly_once, checkpoint=str(directory))
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
-    query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), directory, trigger)
+    query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
     return StreamsRun(topology, [query], directory)
 
 
@@ -159,12 +162,40 @@ def read(
     return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
 
 
-def running(topology: Topology, rows: DataFrame, directory: Path, trigger: Mapping[str, Any] | None) -> StreamingQuery:
+def running(
+    topology: Topology, rows: DataFrame, sink: TopicSink | None, directory: Path, trigger: Mapping[str, Any] | None
+) -> StreamingQuery:
     """For Spark it has no sink: the last stage writes."""
     writer = rows.writeStream.queryName(topology.name).format("noop")
     if trigger:
         writer = writer.trigger(**trigger)
-    return writer.option("checkpointLocation", str(directory)).start()
+    with settings_of_query(rows.sparkSession):
+        query = writer.option("checkpointLocation", str(directory)).start()
+    if sink is not None:
+        stop = query.stop
+
+        def stop_and_end() -> None:
+            stop()
+            sink.end_open()
+
+        query.stop = stop_and_end  # type: ignore[method-assign]
+    return query
+
+
+@contextlib.contextmanager
+def settings_of_query(spark: SparkSession) -> Iterator[None]:
+    """A query takes over the session's settings when it starts."""
+    before = {name: spark.conf.get(name, None) for name in QUERY_SETTINGS}
+    for name, value in QUERY_SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            if kept is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, kept)
 
 
 def partition_count(cluster: Cluster, topic: str, is_global: bool | None) -> int:

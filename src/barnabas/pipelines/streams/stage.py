@@ -28,7 +28,9 @@ from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.pipelines.streams.task import GlobalView, PartitionTask
 
 PARCELS = "part int, parcel binary"
-SEEN = "seen boolean"  # a row for each record: all that Spark gets of a batch that is written already
+PARCEL_SCHEMA = pa.schema([pa.field("part", pa.int32()), pa.field("parcel", pa.binary())])
+SEEN = "seen boolean"  # of a batch that is written already
+SEEN_SCHEMA = pa.schema([pa.field("seen", pa.bool_())])
 TIMESTAMP = "timestamp"  # the column of the sink's rows
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 TOGETHER_ROWS = 4096
@@ -59,15 +61,22 @@ class StageFunction:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stage = self.plan.stages[self.number]
-        if not stage.last or self.sink is None:
-            return self.given(stage, batches)
+        if stage.number or self.batch is not None:
+            return self.done(stage, batches)
         seen: list[int] = []
-        return self.written(self.given(stage, noted(batches, seen)), self.sink, seen if not stage.number else [])
+        return filled_up(self.done(stage, noted(batches, seen)), seen, self.schema(stage))
 
-    def written(self, rows: Iterator[pa.RecordBatch], sink: TopicSink, seen: list[int]) -> Iterator[pa.RecordBatch]:
-        sink.write(rows)
-        if seen:
-            yield pa.RecordBatch.from_arrays([pa.nulls(sum(seen), pa.bool_())], names=["seen"])
+    def schema(self, stage: StagePlan) -> pa.Schema:
+        if not stage.last:
+            return PARCEL_SCHEMA
+        return sink_schema(self.plan) if self.sink is None else SEEN_SCHEMA
+
+    def done(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = self.given(stage, batches)
+        if not stage.last or self.sink is None:
+            return rows
+        self.sink.write(rows)
+        return iter(())
 
     def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
@@ -85,6 +94,17 @@ def noted(batches: Iterable[pa.RecordBatch], seen: list[int]) -> Iterator[pa.Rec
     for one in batches:
         seen.append(one.num_rows)
         yield one
+
+
+def filled_up(rows: Iterator[pa.RecordBatch], seen: list[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """With empty rows, as many as records were read: Spark reports what a source gives."""
+    given = 0
+    for one in rows:
+        given += one.num_rows
+        yield one
+    if sum(seen) > given:
+        empty = [pa.nulls(sum(seen) - given, kind) for kind in schema.types]
+        yield pa.RecordBatch.from_arrays(empty, schema=schema)
 
 
 def of_query() -> tuple[int, str]:
@@ -231,9 +251,8 @@ class StageWork:
             parts = list(self.parcels)
             data = [pickle.dumps(self.parcels[part], pickle.HIGHEST_PROTOCOL) for part in parts]
             if parts:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(parts, pa.int32()), pa.array(data, pa.binary())], names=["part", "parcel"]
-                )
+                packed = [pa.array(parts, pa.int32()), pa.array(data, pa.binary())]
+                yield pa.RecordBatch.from_arrays(packed, schema=PARCEL_SCHEMA)
         self.passing, self.parcels = [], {}
 
 
