@@ -40,6 +40,9 @@ MODULES = (
     "barnabas.pipelines.spark.batch_reader",
     "barnabas.pipelines.spark.stream_reader",
     "barnabas.pipelines.spark.sink.writers",
+    "barnabas.pipelines.spark.sink.turn",
+    "barnabas.pipelines.streams.source",
+    "barnabas.pipelines.streams.stage",
 )
 DESCRIPTORS = 3
 
