@@ -12,33 +12,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.pipelines.streams.sink import TopicSink
     from barnabas.pipelines.streams.stage import StageFunction
 
 ROWS_HERE = 7  # few, so that even small tests see several Arrow batches
 
 
-def first_stage(plan: Plan) -> tuple[StageFunction, str]:
+def first_stage(plan: Plan, sink: TopicSink | None) -> tuple[StageFunction, str]:
     """The function for records of topics, and the schema of what it gives."""
     send_by_value(plan)
-    return _stage(plan, plan.stages[0], None, "")
+    return _stage(plan, plan.stages[0], None, "", sink)
 
 
-def compiled(frame: DataFrame, plan: Plan, *, batch: int | None = None, run: str = "", tasks: int = 0) -> DataFrame:
-    """The rows for the sink, of what the first stage gave. `tasks` is how many there are behind a shuffle: if it is 0,
+def compiled(
+    frame: DataFrame,
+    plan: Plan,
+    *,
+    batch: int | None = None,
+    run: str = "",
+    sink: TopicSink | None = None,
+    tasks: int = 0,
+) -> DataFrame:
+    """What the last stage gives, of what the first gave. `tasks` is how many there are behind a shuffle: if it is 0,
     as many as Spark would take, for a task runs any number of partitions."""
     from pyspark.sql import functions as f
 
     tasks = tasks or min(plan.partitions, tasks_of(frame.sparkSession))
     for stage in plan.stages[1:]:
-        function, schema = _stage(plan, stage, batch, run)
+        function, schema = _stage(plan, stage, batch, run, sink)
         frame = frame.repartitionById(tasks, f.col("part") % tasks).mapInArrow(_called(function), schema)
     return frame
 
 
-def _stage(plan: Plan, stage: StagePlan, batch: int | None, run: str) -> tuple[StageFunction, str]:
-    from barnabas.pipelines.streams.stage import PARCELS, StageFunction, output_schema
+def _stage(
+    plan: Plan, stage: StagePlan, batch: int | None, run: str, sink: TopicSink | None = None
+) -> tuple[StageFunction, str]:
+    from barnabas.pipelines.streams.stage import PARCELS, SEEN, StageFunction, output_schema
 
-    return StageFunction(plan, stage.number, batch, run), output_schema(plan) if stage.last else PARCELS
+    schema = PARCELS if not stage.last else output_schema(plan) if sink is None else SEEN
+    return StageFunction(plan, stage.number, batch, run, sink), schema
 
 
 def tasks_of(spark: SparkSession) -> int:

@@ -99,7 +99,6 @@ class Plan:
     state: str | None
     dead_letter: str | None
     places_windows: bool
-    values_unread: bool = False  # records are only counted
 
     @property
     def stateful(self) -> bool:
@@ -145,9 +144,6 @@ def planned(
         state,
         dead_letter,
         any(sink.partitions is not None for stage in stages for sink in stage.sinks),
-        dead_letter is None
-        and not graph.global_tables
-        and all(counts_only(graph, node) for node, _ in graph.sources()),
     )
 
 

@@ -26,6 +26,7 @@ from barnabas.pipelines.streams.checks import (
 from barnabas.pipelines.streams.errors import TopicMissing, TopologyError
 from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
+from barnabas.pipelines.streams.sink import TopicSink, topic_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,9 +98,11 @@ def started(
     forget_uncommitted(directory)
     active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
-    records = read(spark, topology, plan, settings, offsets, max_batch_records)
+    exactly_once = topology.processing_guarantee == EXACTLY_ONCE
+    sink = topic_sink(plan, settings, exactly_once=exactly_once, checkpoint=str(directory))
+    records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
-    query = written(topology, compiled(records, plan, tasks=tasks), settings, directory, trigger)
+    query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), directory, trigger)
     return StreamsRun(topology, [query], directory)
 
 
@@ -123,14 +126,20 @@ def starting(
 
 
 def read(
-    spark: SparkSession, topology: Topology, plan: Plan, settings: dict[str, str], offsets: str, limit: int | None
+    spark: SparkSession,
+    topology: Topology,
+    plan: Plan,
+    sink: TopicSink | None,
+    settings: dict[str, str],
+    offsets: str,
+    limit: int | None,
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
     from barnabas.pipelines.streams.compiled import first_stage
     from barnabas.pipelines.streams.source import NAME, ROWS, STAGE, TopologySource, packed
 
-    function, schema = first_stage(plan)
+    function, schema = first_stage(plan, sink)
     spark.dataSource.register(TopologySource)
     reader = spark.readStream.format(NAME).options(
         **{key: value for key, value in settings.items() if key.lower() not in SINK_ONLY}
@@ -150,22 +159,9 @@ def read(
     return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
 
 
-def written(
-    topology: Topology,
-    rows: DataFrame,
-    settings: dict[str, str],
-    directory: Path,
-    trigger: Mapping[str, Any] | None,
-) -> StreamingQuery:
-    topics = sorted({sink.topic for _, sink in topology.graph.sinks()})
-    writer = rows.writeStream.queryName(topology.name)
-    if topics or topology.dead_letter is not None:
-        writer = writer.format("barnabas").options(**settings).option("timestampColumn", "timestamp")
-        writer = writer.option("exactlyOnce", str(topology.processing_guarantee == EXACTLY_ONCE).lower())
-        if len(topics) == 1 and topology.dead_letter is None:
-            writer = writer.option("topic", topics[0])
-    else:
-        writer = writer.format("noop")
+def running(topology: Topology, rows: DataFrame, directory: Path, trigger: Mapping[str, Any] | None) -> StreamingQuery:
+    """For Spark it has no sink: the last stage writes."""
+    writer = rows.writeStream.queryName(topology.name).format("noop")
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", str(directory)).start()

@@ -23,6 +23,8 @@ from barnabas.pipelines.spark.tasks import read_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from barnabas.pipelines.streams.sink import TopicSink
+
 NAME = "barnabas-topology"
 STAGE = "stage"
 ROWS = "rows"
@@ -47,6 +49,12 @@ class StageReader(StreamReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str], stage: str) -> None:
         super().__init__(options, columns)
         self._stage = stage
+
+    def stop(self) -> None:
+        super().stop()
+        sink: TopicSink | None = loaded(self._stage).sink
+        if sink is not None:
+            sink.end_open()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         found: Iterator[pa.RecordBatch] = loaded(self._stage)(read_task(self._options, self._columns, partition))

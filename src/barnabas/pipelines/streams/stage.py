@@ -23,10 +23,12 @@ from barnabas.pipelines.streams.errors import StreamsError
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
 from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
 from barnabas.pipelines.streams.rows import Numbers, Rows, reordered
+from barnabas.pipelines.streams.sink import TopicSink
 from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.pipelines.streams.task import GlobalView, PartitionTask
 
 PARCELS = "part int, parcel binary"
+SEEN = "seen boolean"  # a row for each record: all that Spark gets of a batch that is written already
 TIMESTAMP = "timestamp"  # the column of the sink's rows
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 TOGETHER_ROWS = 4096
@@ -45,14 +47,29 @@ def output_schema(plan: Plan) -> str:
 
 
 class StageFunction:
-    """What is pickled to the workers and called there for each task."""
+    """What is pickled to the workers and called there for each task. With a `sink` the last stage writes its rows, else
+    it gives them back."""
 
-    def __init__(self, plan: Plan, number: int, batch: int | None = None, run: str = "") -> None:
+    def __init__(
+        self, plan: Plan, number: int, batch: int | None = None, run: str = "", sink: TopicSink | None = None
+    ) -> None:
         self.plan, self.number = plan, number
         self.batch, self.run = batch, run  # where no streaming query gives them
+        self.sink = sink
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stage = self.plan.stages[self.number]
+        if not stage.last or self.sink is None:
+            return self.given(stage, batches)
+        seen: list[int] = []
+        return self.written(self.given(stage, noted(batches, seen)), self.sink, seen if not stage.number else [])
+
+    def written(self, rows: Iterator[pa.RecordBatch], sink: TopicSink, seen: list[int]) -> Iterator[pa.RecordBatch]:
+        sink.write(rows)
+        if seen:
+            yield pa.RecordBatch.from_arrays([pa.nulls(sum(seen), pa.bool_())], names=["seen"])
+
+    def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
         work = StageWork(self.plan, stage, batch, run)
         if not stage.whole_batches:
@@ -62,6 +79,12 @@ class StageFunction:
             return iter(())
         whole = pa.Table.from_batches(held)
         return work.process_parcels(whole) if stage.number else work.process_topics(whole)
+
+
+def noted(batches: Iterable[pa.RecordBatch], seen: list[int]) -> Iterator[pa.RecordBatch]:
+    for one in batches:
+        seen.append(one.num_rows)
+        yield one
 
 
 def of_query() -> tuple[int, str]:

@@ -93,12 +93,28 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
         end_leftovers(transactions, turn.prefix, len(messages), options.transaction_timeout_ms)
     chosen = to_commit(messages, committed)
     for ready in chosen:
-        try:
-            transactions.end(ready.transaction, commit=True)
-        except Refused as refused:
-            raise why_not(ready.turn, ready.began_s, refused, options) from refused
+        _commit(ready, transactions, options)
     if not chosen:
         abort_prepared(messages, link)
+
+
+def commit_own(message: Message, link: Link, options: SinkOptions) -> None:
+    """By the task itself, where a task's rows are the same in every replay."""
+    if isinstance(message, Prepared):
+        _commit(message, link.transactions, options)
+    elif message.committed != message.digest:
+        raise Unrepeatable(
+            f"{message.turn.what} is not deterministic: task {message.turn.task} had committed "
+            f"{message.committed.rows} rows of it, and its replay has {message.digest.rows} rows that are not those. "
+            "Nothing more was written. Functions must give the same results again"
+        )
+
+
+def _commit(ready: Prepared, transactions: TransactionalProducer, options: SinkOptions) -> None:
+    try:
+        transactions.end(ready.transaction, commit=True)
+    except Refused as refused:
+        raise why_not(ready.turn, ready.began_s, refused, options) from refused
 
 
 def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions, *, own_prefix: str) -> None:

@@ -1,0 +1,85 @@
+"""What a topology writes to topics, by the task of its last stage.
+
+Exactly once, a task's transaction holds its rows and the number of the batch, and the task commits it: what a task
+writes is the same in every replay, so a replay finds the number and writes nothing. Spark notes a batch as done when
+all of its tasks have committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.spark.sink.link import drop_link, link_to
+from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.rows import RowRules
+from barnabas.pipelines.streams.plan import Plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SINK_NAME = "sink"
+
+
+@dataclass(frozen=True)
+class TopicSink:
+    """`checkpoint` tells the id of the query, by which its transactions are named."""
+
+    options: SinkOptions
+    rules: RowRules
+    checkpoint: str
+
+    def write(self, rows: Iterator[pa.RecordBatch]) -> None:
+        from barnabas.pipelines.spark.sink.commit import commit_own
+        from barnabas.pipelines.spark.sink.writers import (
+            task_context,
+            turn_of_query,
+            write_in_transaction,
+            write_plainly,
+        )
+
+        if not self.options.exactly_once:
+            write_plainly(rows, self.rules, self.options)
+            return
+        turn = turn_of_query(task_context(), SINK_NAME)
+        assert turn is not None, "a topology is a streaming query"
+        message = write_in_transaction(turn, rows, self.rules, self.options)
+        try:
+            commit_own(message, link_to(self.options.properties), self.options)
+        except BaseException:
+            drop_link(self.options.properties)
+            raise
+
+    def end_open(self) -> None:
+        """Ends transactions of tasks that were killed: they would hide later records until they time out."""
+        metadata = Path(self.checkpoint) / "metadata"
+        if not self.options.exactly_once or not metadata.exists():
+            return
+        transactions = link_to(self.options.properties).transactions
+        try:
+            for one in transactions.open_transactions(
+                f"barnabas.{json.loads(metadata.read_text())['id']}.{SINK_NAME}."
+            ):
+                transactions.begin(one, self.options.transaction_timeout_ms)
+        except ClientError:
+            pass  # the cluster can't be reached: they time out
+
+
+def topic_sink(plan: Plan, settings: Mapping[str, str], *, exactly_once: bool, checkpoint: str) -> TopicSink | None:
+    """None for a topology that writes to no topic."""
+    from barnabas.pipelines.streams.stage import TIMESTAMP, sink_schema
+
+    topics = {sink.topic for stage in plan.stages for sink in stage.sinks}
+    topics |= {plan.dead_letter} if plan.dead_letter is not None else set()
+    if not topics:
+        return None
+    given = {**settings, "exactlyOnce": str(exactly_once).lower(), "timestampColumn": TIMESTAMP}
+    if len(topics) == 1:
+        (given["topic"],) = topics
+    options = SinkOptions.parse(given)
+    columns = [name for name in sink_schema(plan).names if name != TIMESTAMP and (name != "topic" or not options.topic)]
+    return TopicSink(options, RowRules(options.topic, tuple(columns), TIMESTAMP), checkpoint)
