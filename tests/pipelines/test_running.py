@@ -231,3 +231,23 @@ def test_in_a_terminal_a_table_stays_below_what_the_file_prints() -> None:
     assert shown.wait(60) == 0, drawn.decode()
     for words in (b"2 restarts", b"upper", b"1,234", b"56", b"printed [bold]", b"half", b"plant: stopping"):
         assert words in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "nothing.py"), "nothing.py is no file."),
+        (("run", str(PIPELINE), "--master", "nonsense"), "--master takes local[2], spark://host:7077, yarn or k8s://"),
+        (("run", str(PIPELINE), "--max-restarts", "-1"), "--max-restarts takes 0 or more, not -1."),
+        (("run", str(PIPELINE), "--name", "a/b"), "'a/b' is no name of a pipeline"),
+        (("run", str(PIPELINE), "--conf", "nonsense"), "--conf takes key=value, not 'nonsense'."),
+        (("status", "nobody"), "There is no pipeline nobody in"),
+        (("stop", "nobody"), "There is no pipeline nobody in"),
+        (("reset", "../.."), "'../..' is no name of a pipeline"),
+    ],
+)
+def test_bad_words_are_told_in_a_sentence(tool: Tool, words: tuple[str, ...], said: str) -> None:
+    ended = tool(*words)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert said in ended.stderr.splitlines()[0]
+    assert "Traceback" not in ended.stderr

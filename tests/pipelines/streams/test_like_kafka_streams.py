@@ -21,7 +21,7 @@ from barnabas.streams import STRING, Topology, TopologyTestDriver, Windowed, hop
 from barnabas.testing import reference_libs
 
 PROGRAM = Path(__file__).parents[2] / "reference" / "java" / "Topologies.java"
-SEEDS = range(4)
+SEEDS = range(3)
 RECORDS = 24
 GRACE = 5
 TUMBLING, HOPPING = tumbling(10, grace=GRACE), hopping(10, 4, grace=GRACE)
@@ -330,3 +330,30 @@ def test_results_are_those_of_kafka_streams(name: str, kafka_streams: Any) -> No
             assert not missing + more, f"seed {seed}: without {missing}, with {more}, of {records}"
         else:
             assert table(mine) == table(theirs), f"seed {seed}: {records}"
+
+
+def test_spark_gives_for_all_of_them_what_runs_in_this_process(spark: Any) -> None:
+    """All in one topology with three partitions, in two batches with a restart between them."""
+    builds = {name: build for name, build in {**STREAMS, **TABLES}.items() if name != "stream-global-left"}
+    chance = random.Random(8)
+    records = random_records("all", ["in", "other", "third"], chance, in_order=True)
+    records += [(topic, key, value, time + 200) for topic, key, value, time in records]
+    records = [("other", key, "2", 0) for key in "123"] + records  # for those who join by value
+
+    def results(session: Any) -> dict[str, Counter[Any]]:
+        topology = Topology()
+        for name, build in builds.items():
+            build(topology).to(f"out-{name}", value=STRING)
+        found: dict[str, Counter[Any]] = {name: Counter() for name in builds}
+        with TopologyTestDriver(topology, session, partitions=3) as driver:
+            for half in (records[:RECORDS], records[RECORDS:]):
+                for topic, key, value, time in half:
+                    driver.pipe_input(topic, key, value, timestamp_ms=time)
+                for name in builds:
+                    found[name].update(driver.read_timed_output(f"out-{name}"))
+                driver.restart()
+        return found
+
+    by_spark, here = results(spark), results(None)
+    assert [name for name in builds if not here[name]] == []
+    assert by_spark == here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ STATE_DIR = option(
     completes="file",
 )
 NAME = Positional(name="name", help="The pipeline's name.")
+MASTER = re.compile(r"local(\[[^]]*])?|local-cluster\[.*]|yarn|(spark|k8s)://.+")
 NOT_RUNNING = 3  # the exit code of `status` for a pipeline that does not run, as of a service
 
 PARSER = Parser(
@@ -121,6 +123,15 @@ def _known(parsed: Parsed) -> tuple[Place, Status]:
     return place, status
 
 
+def _check_options(parsed: Parsed) -> None:
+    for name in ("max-restarts", "stop-timeout", "interval"):
+        if float(parsed.text(name) or 0) < 0:
+            raise UsageError(f"--{name} takes 0 or more, not {parsed.text(name)}.")
+    master = parsed.text("master")
+    if master and not MASTER.fullmatch(master):
+        raise UsageError(f"--master takes local[2], spark://host:7077, yarn or k8s://..., not '{master}'.")
+
+
 def _run(parsed: Parsed) -> int:
     from barnabas.cli.pipeline_screen import audience
     from barnabas.pipelines.running.launch import Launch
@@ -133,6 +144,7 @@ def _run(parsed: Parsed) -> int:
     for pair in parsed.texts("conf"):
         if "=" not in pair:
             raise UsageError(f"--conf takes key=value, not '{pair}'.")
+    _check_options(parsed)
     place = _place(parsed, parsed.text("name") or app.stem)
     master, checkpoints = parsed.text("master"), parsed.text("checkpoints")
     launch = Launch(

@@ -80,9 +80,12 @@ class Driver:
 
     def _session(self) -> SparkSession:
         from barnabas.pipelines.running.settings import session_settings
+        from barnabas.pipelines.spark.archive import MAKING, is_missing
         from barnabas.pipelines.spark.session import session
 
         launch = self._launch
+        if (launch.master or "local").startswith("local") and is_missing():
+            self.report(note=MAKING)
         spark = session(launch.name, master=launch.master, conf=session_settings(launch))
         spark.conf.set("spark.sql.streaming.checkpointLocation", launch.checkpoints)
         return spark

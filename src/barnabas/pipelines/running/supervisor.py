@@ -124,7 +124,7 @@ class Supervisor:
     def _wait(self, failure: str, pause_s: float) -> bool:
         """Until it is time to start again; false if it is not to."""
         at_ms = self._now_ms() + round(pause_s * 1000)
-        self._audience.tell(f"{failure}; starting again in {pause_s:.0f} s")
+        self._audience.tell(f"{failure.removesuffix('.')}; starting again in {pause_s:.0f} s")
         self._enter("waiting", failure=failure, next_start_at_ms=at_ms, driver_pid=None)
         ends = time.monotonic() + pause_s
         while time.monotonic() < ends:
@@ -192,11 +192,13 @@ class Supervisor:
     def _heard(self, run: _Run, told: dict[str, Any]) -> None:
         if (queries := told.get("queries")) is not None:
             self.status = replace(self.status, queries=tuple(query_status(query) for query in queries))
-            if run.running_since is None and self.status.state == "starting":
+            if self.status.queries and run.running_since is None and self.status.state == "starting":
                 run.running_since = time.monotonic()
                 self._enter("running")
                 names = ", ".join(query.name for query in self.status.queries)
                 self._audience.tell(f"running {names}")
+        if (note := told.get("note")) is not None:
+            self._audience.tell(note)
         if (first_ms := told.get("first_result_ms")) is not None:
             self.status = replace(self.status, first_result_ms=first_ms)
             self._tell_status(now=True)

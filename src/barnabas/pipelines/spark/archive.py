@@ -23,6 +23,7 @@ import zipfile
 from importlib import metadata, util
 from pathlib import Path
 
+MAKING = "making Spark's start-up archive, once; it takes about half a minute"
 MAKING_TIMEOUT_S = 300
 UNUSED_S = 30 * 24 * 3600
 SWITCH = "BARNABAS_SPARK_ARCHIVE"  # "off": neither made nor used
@@ -36,13 +37,22 @@ def archive() -> Path | None:
     if os.environ.get(SWITCH, "").lower() == "off":
         return None
     path = archive_path()
-    if not path.exists() and not path.with_suffix(".failed").exists():
+    if _is_missing(path):
         _make(path)
     if not path.exists():
         return None
     with contextlib.suppress(OSError):  # in a cache that is only read
         os.utime(path)  # it is in use
     return path
+
+
+def is_missing() -> bool:
+    """Whether the next start makes it."""
+    return os.environ.get(SWITCH, "").lower() != "off" and _is_missing(archive_path())
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists() and not path.with_suffix(".failed").exists()
 
 
 def archive_path() -> Path:
@@ -111,9 +121,9 @@ def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists() or path.with_suffix(".failed").exists():
+        if not _is_missing(path):
             return
-        print("Making Spark's start-up archive, once; it takes about half a minute ...", file=sys.stderr, flush=True)
+        print(f"{MAKING[0].upper()}{MAKING[1:]} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as directory:
             made = Path(directory) / "archive.jsa"
             _copy_unsigned(_copies(path))

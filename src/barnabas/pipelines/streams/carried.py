@@ -6,11 +6,11 @@ script, though, so modules that were found there have to be sent whole as well.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import site
 import sys
 import sysconfig
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,26 @@ def send_by_value(plan: Plan) -> None:
 
 
 def is_found(name: str) -> bool:
-    """Whether an import of the name, here, would give this very module; built-in ones have no file."""
-    if name in sys.builtin_module_names:
+    """Whether a process that has not imported it yet would find this very module under its name."""
+    parts = name.split(".")
+    if parts[0] in sys.stdlib_module_names:
         return True
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return False
-    return found is not None and found.origin == getattr(sys.modules.get(name), "__file__", None)
+    spec, path = None, None
+    for end in range(1, len(parts) + 1):
+        spec = searched(".".join(parts[:end]), path)
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations
+    return spec is not None and spec.origin == getattr(sys.modules.get(name), "__file__", None)
+
+
+def searched(name: str, path: Any) -> ModuleSpec | None:
+    """Looked for anew: importlib.util.find_spec believes what has been imported, from wherever it was."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path)
+        if spec is not None:
+            return spec
+    return None
 
 
 def beside_the_script() -> set[str]:

@@ -52,30 +52,45 @@ class StateStore:
                 if key in table:
                     return self._shown(table[key])
             return None
-        return dict(self.all()).get(key)
+        if not isinstance(key, Windowed):
+            raise StreamsError(f"store {self.name} has windows: use fetch({key!r}), or get(Windowed(...))")
+        return dict(self.fetch(key.key)).get(key)
 
     def range(self, first: Any = None, last: Any = None) -> Iterator[tuple[Any, Any]]:
         """Keys from `first` to `last`, both included; without one of them from the beginning or to the end."""
         for key, value in self.all():
             inner = key.key if isinstance(key, Windowed) else key
-            if (first is None or inner >= first) and (last is None or inner <= last):
+            try:
+                inside = (first is None or inner >= first) and (last is None or inner <= last)
+            except TypeError as error:
+                raise StreamsError(
+                    f"store {self.name} has key {inner!r}, which has no order with the range's"
+                ) from error
+            if inside:
                 yield key, value
 
     def all(self) -> Iterator[tuple[Any, Any]]:
-        yield from sorted(self._entries(), key=lambda entry: entry[0])
+        """In the order of keys; of keys of several types, which have none, by type."""
+        entries = list(self._entries())
+        try:
+            entries.sort(key=lambda entry: entry[0])
+        except TypeError:
+            entries.sort(key=lambda entry: (type(entry[0]).__name__, repr(entry[0])))
+        yield from entries
 
     def fetch(self, key: Any, from_ms: int = 0, to_ms: int = 1 << 62) -> list[tuple[Windowed[Any], Any]]:
         """The windows of a key that begin in this time, by start; of sessions, those that overlap it."""
         if self._facts.shape == "keys":
             raise StreamsError(f"store {self.name} has no windows: use get() or range()")
         sessions = self._facts.shape == "sessions"
-        return sorted(
+        found = [
             (window, value)
             for window, value in self._entries()
             if window.key == key
             and window.start_ms <= to_ms
             and (window.end_ms if sessions else window.start_ms) >= from_ms
-        )
+        ]
+        return sorted(found, key=lambda entry: (entry[0].start_ms, entry[0].end_ms))
 
     def __len__(self) -> int:
         return sum(1 for _ in self._entries())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import threading
 from pathlib import Path
@@ -33,7 +34,21 @@ def test_a_module_beside_the_script_is_sent_whole_and_one_on_the_workers_path_is
 def test_a_module_that_an_import_would_not_give_is_not_found() -> None:
     assert is_found("json")
     assert is_found("builtins")  # of aggregate(dict, ...)
+    assert is_found("posixpath")
+    assert is_found("barnabas.pipelines.streams.carried")
     assert not is_found("no_such_module")
+
+
+def test_a_module_that_was_loaded_from_a_file_is_not_found_by_another_process(tmp_path: Path) -> None:
+    file = tmp_path / "loaded_from_a_file.py"
+    file.write_text("def double(value):\n    return value * 2\n")
+    spec = importlib.util.spec_from_file_location("loaded_from_a_file", file)
+    assert spec is not None
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        assert not is_found(spec.name)
+    finally:
+        del sys.modules[spec.name]
 
 
 def test_a_function_that_holds_what_no_other_process_can_have_is_told_by_its_operator() -> None:
