@@ -1,12 +1,14 @@
-"""What a topology writes to topics, by the task of its last stage.
+"""What a topology writes to topics, by the tasks of its last stage.
 
-Exactly once, a task's transaction holds its rows and the number of the batch, and the task commits it: what a task
-writes is the same in every replay, so a replay finds the number and writes nothing. Spark notes a batch as done when
-all of its tasks have committed.
+Exactly once, a task's transaction holds its rows and the number of the batch, and the task commits it; Spark notes a
+batch as done when all of its tasks have. A task that finds its batch committed writes nothing. Where tasks read topics,
+their parts of a batch are offsets, the same in every replay: what a function wrote that was mended since stays. Behind
+a shuffle they depend on keys that functions gave, and what a replay gives is compared with what was written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.spark.sink.link import drop_link, link_to
+from barnabas.pipelines.spark.sink.messages import Digest
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.streams.plan import Plan
@@ -33,7 +36,8 @@ class TopicSink:
     rules: RowRules
     checkpoint: str
 
-    def write(self, rows: Iterator[pa.RecordBatch]) -> None:
+    def write(self, rows: Iterator[pa.RecordBatch], part: str) -> None:
+        """`part` names the offsets that all rows come from, if there is such a part."""
         from barnabas.pipelines.spark.sink.commit import commit_own
         from barnabas.pipelines.spark.sink.writers import (
             task_context,
@@ -47,7 +51,10 @@ class TopicSink:
             return
         turn = turn_of_query(task_context(), SINK_NAME)
         assert turn is not None, "a topology is a streaming query"
-        message = write_in_transaction(turn, rows, self.rules, self.options)
+        known_as = Digest(0, int.from_bytes(hashlib.sha256(part.encode()).digest()[:8], "big")) if part else None
+        message = write_in_transaction(turn, rows, self.rules, self.options, known_as)
+        for _ in rows:
+            pass  # of a batch that was committed: its state is still to be written
         try:
             commit_own(message, link_to(self.options.properties), self.options)
         except BaseException:

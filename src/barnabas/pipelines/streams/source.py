@@ -49,7 +49,9 @@ class StageReader(StreamReader):
         self._stage = stage
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        found: Iterator[pa.RecordBatch] = loaded(self._stage)(read_task(self._options, self._columns, partition))
+        records = read_task(self._options, self._columns, partition)
+        part = " ".join(f"{one.partition} {one.start} {one.end}" for one in partition.value or ())
+        found: Iterator[pa.RecordBatch] = loaded(self._stage)(records, part)
         return found
 
 

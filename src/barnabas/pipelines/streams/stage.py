@@ -53,29 +53,35 @@ class StageFunction:
     it gives them back."""
 
     def __init__(
-        self, plan: Plan, number: int, batch: int | None = None, run: str = "", sink: TopicSink | None = None
+        self,
+        plan: Plan,
+        number: int,
+        batch: int | None = None,
+        run: str = "",
+        sink: TopicSink | None = None,
     ) -> None:
         self.plan, self.number = plan, number
         self.batch, self.run = batch, run  # where no streaming query gives them
         self.sink = sink
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch], part: str = "") -> Iterator[pa.RecordBatch]:
+        """`part` names the offsets that were read, in the first stage."""
         stage = self.plan.stages[self.number]
         if stage.number or self.batch is not None:
-            return self.done(stage, batches)
+            return self.done(stage, batches, part)
         seen: list[int] = []
-        return filled_up(self.done(stage, noted(batches, seen)), seen, self.schema(stage))
+        return filled_up(self.done(stage, noted(batches, seen), part), seen, self.schema(stage))
 
     def schema(self, stage: StagePlan) -> pa.Schema:
         if not stage.last:
             return PARCEL_SCHEMA
         return sink_schema(self.plan) if self.sink is None else SEEN_SCHEMA
 
-    def done(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def done(self, stage: StagePlan, batches: Iterable[pa.RecordBatch], part: str) -> Iterator[pa.RecordBatch]:
         rows = self.given(stage, batches)
         if not stage.last or self.sink is None:
             return rows
-        self.sink.write(rows)
+        self.sink.write(rows, part)
         return iter(())
 
     def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -99,14 +99,14 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
 
 
 def commit_own(message: Message, link: Link, options: SinkOptions) -> None:
-    """By the task itself, where a task's rows are the same in every replay."""
+    """By the task itself, whose part of the batch is the same in every replay."""
     if isinstance(message, Prepared):
         _commit(message, link.transactions, options)
     elif message.committed != message.digest:
         raise Unrepeatable(
-            f"{message.turn.what} is not deterministic: task {message.turn.task} had committed "
-            f"{message.committed.rows} rows of it, and its replay has {message.digest.rows} rows that are not those. "
-            "Nothing more was written. Functions must give the same results again"
+            f"{message.turn.what} is not deterministic: what task {message.turn.task} has committed of it is not what "
+            "its replay gives. Nothing more was written. Functions must give the same results again until a batch that "
+            "was interrupted is done"
         )
 
 

@@ -19,7 +19,7 @@ from pyspark.taskcontext import TaskContext
 from barnabas.pipelines.spark.option_values import OptionError
 from barnabas.pipelines.spark.sink.commit import abort_turn, commit_prepared
 from barnabas.pipelines.spark.sink.link import drop_link, link_to
-from barnabas.pipelines.spark.sink.messages import Message, Turn
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 
@@ -136,12 +136,16 @@ def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: S
 
 
 def write_in_transaction(
-    turn: Turn, batches: Iterator[pa.RecordBatch], rules: RowRules, options: SinkOptions
+    turn: Turn,
+    batches: Iterator[pa.RecordBatch],
+    rules: RowRules,
+    options: SinkOptions,
+    known_as: Digest | None = None,
 ) -> Message:
     from barnabas.pipelines.spark.sink.turn import write_turn
 
     try:
-        return write_turn(turn, batches, rules, link_to(options.properties), options)
+        return write_turn(turn, batches, rules, link_to(options.properties), options, known_as)
     except BaseException:
         drop_link(options.properties)
         raise
