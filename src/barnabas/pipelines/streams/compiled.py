@@ -67,7 +67,7 @@ def _called(function: Any) -> Any:
 
 
 def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
-    """One batch of given records, without a query: (topic, partition, offset, timestamp in ms, key, value)."""
+    """One batch of given records, without a query: (topic, partition, offset, timestamp in ms, key, value, headers)."""
     frame = spark.createDataFrame(record_table(rows))
     tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
     frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
@@ -93,8 +93,9 @@ def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
     from barnabas.pipelines.spark.schema import arrow_schema
 
-    topic, partition, offset, time, key, value = zip(*rows, strict=True)
-    schema = arrow_schema(["key", "value", "topic", "partition", "offset", "timestamp"])
-    columns: list[Any] = [key, value, topic, partition, offset, [one * 1000 for one in time]]
+    topic, partition, offset, time, key, value, headers = zip(*rows, strict=True)
+    schema = arrow_schema(["key", "value", "topic", "partition", "offset", "timestamp", "headers"])
+    entries = [[{"key": name, "value": data} for name, data in one] if one else None for one in headers]
+    columns: list[Any] = [key, value, topic, partition, offset, [one * 1000 for one in time], entries]
     arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -58,24 +58,39 @@ class TopologyTestDriver:
                 raise TopologyError(f"topic {topic} has at least one partition, not {count}")
         check_co_partitioning(topology.graph, self._partitions)
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-topology-")
-        self._waiting: list[tuple[str, int, int, int, bytes | None, bytes | None]] = []
+        self._waiting: list[tuple[Any, ...]] = []  # as record_table() takes them
         self._offsets: dict[tuple[str, int], int] = {}
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._batch = 0
         self._run = uuid.uuid4().hex
 
     def pipe_input(
-        self, topic: str, key: Any, value: Any, *, timestamp_ms: int = 0, partition: int | None = None
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        *,
+        timestamp_ms: int = 0,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> None:
         """Keys and values as the topology reads them; without a partition the key decides."""
         key_serde, value_serde = self._serdes(topic)
         data = key_serde.to_bytes(key)
         if partition is None:
             partition = self._partition_of(topic, data)
-        self.pipe_bytes(topic, data, value_serde.to_bytes(value), timestamp_ms=timestamp_ms, partition=partition)
+        written = value_serde.to_bytes(value)
+        self.pipe_bytes(topic, data, written, timestamp_ms=timestamp_ms, partition=partition, headers=headers)
 
     def pipe_bytes(
-        self, topic: str, key: bytes | None, value: bytes | None, *, timestamp_ms: int = 0, partition: int = 0
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        timestamp_ms: int = 0,
+        partition: int = 0,
+        headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> None:
         self._serdes(topic)
         if not 0 <= partition < self._partitions[topic]:
@@ -84,7 +99,7 @@ class TopologyTestDriver:
             )
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
-        self._waiting.append((topic, partition, offset, timestamp_ms, key, value))
+        self._waiting.append((topic, partition, offset, timestamp_ms, key, value, tuple(headers)))
 
     def read_output(
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
@@ -177,7 +192,8 @@ class TopologyTestDriver:
             if topic in self._partitions:
                 time = milliseconds_of(row["timestamp"])
                 partition = self._partition_of(topic, key)
-                self.pipe_bytes(topic, key, row["value"], timestamp_ms=time, partition=partition)
+                headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
+                self.pipe_bytes(topic, key, row["value"], timestamp_ms=time, partition=partition, headers=headers)
 
     def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
         from barnabas.pipelines.streams.compiled import run_batch, run_batch_here

@@ -31,6 +31,10 @@ class Origins:
         self.reached, self.topics, self.partitions, self.offsets = reached, topics, partitions, offsets
         self.keys: pa.Array | None = None  # of records as they came from topics
         self.values: pa.Array | None = None
+        self.headers: pa.Array | None = None  # of records; None if none has any
+
+    def headers_at(self, ranks: Numbers) -> pa.Array | None:
+        return None if self.headers is None else self.headers.take(pa.array(ranks))
 
     def place(self, rank: int, names: Sequence[str]) -> Place:
         return Place(names[int(self.topics[rank])], int(self.partitions[rank]), int(self.offsets[rank]))

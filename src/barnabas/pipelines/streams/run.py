@@ -158,7 +158,7 @@ def read(
         limit = SINGLE_TOPIC_BATCH_RECORDS
     if limit is not None:
         reader = reader.option("maxOffsetsPerTrigger", limit)
-    columns = ["key", "value", "partition", "offset", "timestamp"]
+    columns = ["key", "value", "partition", "offset", "timestamp", "headers"]
     return reader.option("columns", ",".join([*columns, "topic"] if len(plan.topics) > 1 else columns)).load()
 
 

@@ -43,8 +43,7 @@ def output_schema(plan: Plan) -> str:
     columns = ["topic string", "key binary", "value binary", f"{TIMESTAMP} timestamp"]
     if plan.places_windows:
         columns.append("partition int")
-    if plan.dead_letter is not None:
-        columns.append("headers array<struct<key: string, value: binary>>")
+    columns.append("headers array<struct<key: string, value: binary>>")
     return ", ".join(columns)
 
 
@@ -164,8 +163,12 @@ class StageWork:
         origins, ranks = ranked([parcel[-1] for parcel in parcels])
         rows: dict[int, Rows] = {}
         by_port: dict[int, list[Rows]] = {}
-        for (port, keys, values, olds, times, _), own in zip(parcels, ranks, strict=True):
+        headers: dict[int, Any] = {}
+        for (port, keys, values, olds, times, theirs, _), own in zip(parcels, ranks, strict=True):
             by_port.setdefault(port, []).append(Rows(keys, values, times, own, olds=olds))
+            headers |= zip(own.tolist(), theirs.to_pylist(), strict=True) if theirs is not None else ()
+        if headers:
+            origins.headers = pa.array([headers.get(rank) for rank in range(len(origins.offsets))], schema_headers())
         for port, pieces in by_port.items():
             rows[port] = joined(pieces)
         self.run_task((origins, lambda task: rows), part)
@@ -217,16 +220,16 @@ class StageWork:
             for target in np.unique(targets).tolist():
                 part = rows.take(np.flatnonzero(targets == target))
                 values = [None if one is None else True for one in part.values] if send.counts_only else part.values
-                content = (part.keys, values, part.olds, part.times, task._origins.at(part.ranks))
+                headers = task._origins.headers_at(part.ranks)
+                content = (part.keys, values, part.olds, part.times, headers, task._origins.at(part.ranks))
                 self.parcels.setdefault(target, []).append((send.stage, send.port, content))
 
     def output_batch(self, task: PartitionTask) -> pa.RecordBatch | None:
         columns: list[list[pa.Array]] = []
         schema = sink_schema(self.plan)
-        for sink, keys, values, times, placed in task.outputs:
-            stamps = timestamps(times)
-            no_headers = pa.nulls(len(values), schema_headers())
-            columns.append(self.columns(sink.topic, keys, values, stamps, placed, no_headers))
+        for sink, keys, values, rows, placed in task.outputs:
+            headers = task._origins.headers_at(rows.ranks)
+            columns.append(self.columns(sink.topic, keys, values, timestamps(rows.times), placed, headers))
         if task.letters:
             keys, values, headers = zip(*task.letters, strict=True)
             entries = [[{"key": key, "value": value} for key, value in one] for one in headers]
@@ -239,13 +242,13 @@ class StageWork:
         return pa.RecordBatch.from_arrays(whole, schema=schema)
 
     def columns(
-        self, topic: str, keys: pa.Array, values: pa.Array, stamps: pa.Array, placed: Numbers | None, headers: pa.Array
+        self, topic: str, keys: pa.Array, values: pa.Array, stamps: pa.Array, placed: Numbers | None, headers: Any
     ) -> list[pa.Array]:
         count = len(values)
         found = [pa.repeat(topic, count), plain(keys), plain(values), stamps]
         if self.plan.places_windows:
             found.append(pa.nulls(count, pa.int32()) if placed is None else pa.array(placed, pa.int32()))
-        return found if self.plan.dead_letter is None else [*found, headers]
+        return [*found, pa.nulls(count, schema_headers()) if headers is None else headers]
 
     def result(self) -> Iterator[pa.RecordBatch]:
         if self.stage.last:
@@ -271,6 +274,8 @@ class Records:
         self.times: Numbers = one_chunk(table["timestamp"]).cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
         self.partitions: Numbers = one_chunk(table["partition"]).to_numpy().astype(np.int64)
         self.offsets: Numbers = one_chunk(table["offset"]).to_numpy()
+        headers = one_chunk(table["headers"])
+        self.headers = headers if headers.null_count < len(headers) else None
         if len(plan.topics) == 1:
             self.topics: Numbers = np.zeros(len(self.offsets), np.int64)
         else:
@@ -307,6 +312,8 @@ class Records:
             keys, values = keys.take(pa.array(order)), values.take(pa.array(order))
         origins = Origins(reached[order], self.topics[order], self.partitions[order], self.offsets[order])
         origins.keys, origins.values = keys, values
+        if self.headers is not None:
+            origins.headers = self.headers if sorted_already else self.headers.take(pa.array(order))
         times = self.times[order]
 
         def rows_for(task: PartitionTask) -> dict[int, Rows]:
@@ -397,6 +404,5 @@ def sink_schema(plan: Plan) -> pa.Schema:
     fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
     if plan.places_windows:
         fields.append(pa.field("partition", pa.int32()))
-    if plan.dead_letter is not None:
-        fields.append(pa.field("headers", schema_headers()))
+    fields.append(pa.field("headers", schema_headers()))
     return pa.schema(fields)

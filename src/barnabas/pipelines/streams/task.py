@@ -48,7 +48,7 @@ class PartitionTask:
         self._tables = tables
         self._doing = stage.sources[0].name if stage.sources else ""
         self.letters: list[Letter] = []
-        self.outputs: list[tuple[SinkStep, pa.Array | None, pa.Array, Numbers, Numbers | None]] = []
+        self.outputs: list[tuple[SinkStep, pa.Array, pa.Array, Rows, Numbers | None]] = []
         self.sent: list[tuple[Send, Numbers, Rows]] = []
 
     def store(self, name: str) -> Store:
@@ -64,7 +64,9 @@ class PartitionTask:
         sentence = f"{self._doing} can't go on with the record at {place}: {reason}"
         if self._plan.dead_letter is None:
             raise RecordError(sentence) from error
+        own = None if self._origins.headers is None else self._origins.headers[rank].as_py()
         headers = [
+            *((one["key"], one["value"]) for one in own or ()),
             (ERROR_HEADERS + "message", sentence.encode()),
             (ERROR_HEADERS + "operator", self._doing.encode()),
             (ERROR_HEADERS + "topic", place.topic.encode()),
@@ -126,7 +128,7 @@ class PartitionTask:
         rows, keys = self.encoded(rows, sink.key_serde, keys=True)
         if len(keys) < len(values):  # a key that could not be written took its value along
             rows, values = self.encoded(rows, sink.value_serde, keys=False)
-        self.outputs.append((sink, keys, values, rows.times, self.placed(sink, rows)))
+        self.outputs.append((sink, keys, values, rows, self.placed(sink, rows)))
 
     def placed(self, sink: SinkStep, rows: Rows) -> Numbers | None:
         """Windows of a key lie together, in the partition of the key."""

@@ -66,7 +66,8 @@ def rows_in(batch: pa.RecordBatch, rules: RowRules) -> Rows:
     found = {name: batch.column(batch.schema.get_field_index(name)) for name in rules.columns}
     key = _binary(found["key"]) if "key" in found else None
     try:
-        headers = encode_headers(found["headers"]) if "headers" in found else None
+        given = found.get("headers")
+        headers = None if given is None or given.null_count == len(given) else encode_headers(given)
     except ValueError as error:
         raise BadRow(str(error)) from None
     if key is not None and key.null_count == len(key):
