@@ -72,7 +72,7 @@ class Step:
                 stdout = [re.sub(directive[5:], "*", line) for line in stdout]
                 stderr = [re.sub(directive[5:], "*", line) for line in stderr]
         if self.has("numbers differ"):
-            stdout = [re.sub(r"-?\d+(\.\d+)?", "N", line) for line in stdout]
+            stdout = [re.sub(r"-?\d+(\.\d+)?( {2,})?", _without_number, line) for line in stdout]
         if self.has("unordered"):
             stdout = sorted(stdout)
         return Output(stdout, stderr, output.code)
@@ -129,6 +129,11 @@ def normal(stdout: str, stderr: str, code: int, names: Mapping[str, str]) -> Out
     """An output without what differs from run to run: ids, times, addresses, directories."""
     stdout = _TRACE.sub("", stdout)
     return Output(_normal_lines(stdout, names), _normal_lines(_sentences(stderr), names), code)
+
+
+def _without_number(found: re.Match[str]) -> str:
+    """As wide as it was where it stands in a table."""
+    return "N".ljust(len(found[0])) if found[2] else "N"
 
 
 def _normal_lines(text: str, names: Mapping[str, str]) -> list[str]:
