@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,16 +40,20 @@ SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so th
 EARLIEST = "earliest"
 # Between source and shuffle there is nothing to compile, and what the plan of every batch costs is seen in latency.
 QUERY_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.lightweightPlanChangeValidation": "false"}
+_starting = threading.Lock()
 SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
 
 
 class StreamsRun:
     """A running topology."""
 
-    def __init__(self, topology: Topology, queries: list[StreamingQuery], checkpoint: Path) -> None:
+    def __init__(
+        self, topology: Topology, queries: list[StreamingQuery], checkpoint: Path, sink: TopicSink | None = None
+    ) -> None:
         self.topology = topology
         self.queries = queries
         self.checkpoint = checkpoint
+        self._sink = sink
 
     @property
     def is_active(self) -> bool:
@@ -60,7 +65,12 @@ class StreamsRun:
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Until the query ends: False if that took longer. A query that fails raises here."""
-        ended = [query.awaitTermination(None if timeout_s is None else int(timeout_s)) for query in self.queries]
+        try:
+            ended = [query.awaitTermination(None if timeout_s is None else int(timeout_s)) for query in self.queries]
+        except Exception:
+            if self._sink is not None and not self.is_active:
+                self._sink.end_open()  # of tasks that were killed beside the one that failed
+            raise
         return all(one is not False for one in ended)
 
     def store(self, name: str) -> StateStore:
@@ -106,7 +116,7 @@ def started(
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
-    return StreamsRun(topology, [query], directory)
+    return StreamsRun(topology, [query], directory, sink)
 
 
 def starting(
@@ -175,8 +185,10 @@ def running(
         stop = query.stop
 
         def stop_and_end() -> None:
+            was_active = query.isActive  # or another run may have taken over its transactions
             stop()
-            sink.end_open()
+            if was_active:
+                sink.end_open()
 
         query.stop = stop_and_end  # type: ignore[method-assign]
     return query
@@ -184,18 +196,20 @@ def running(
 
 @contextlib.contextmanager
 def settings_of_query(spark: SparkSession) -> Iterator[None]:
-    """A query takes over the session's settings when it starts."""
-    before = {name: spark.conf.get(name, None) for name in QUERY_SETTINGS}
-    for name, value in QUERY_SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            if kept is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, kept)
+    """A query takes over the session's settings when it starts. One starts at a time, or the second would take the
+    settings of the first for the session's, and leave them there."""
+    with _starting:
+        before = {name: spark.conf.get(name, None) for name in QUERY_SETTINGS}
+        for name, value in QUERY_SETTINGS.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, kept in before.items():
+                if kept is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, kept)
 
 
 def partition_count(cluster: Cluster, topic: str, is_global: bool | None) -> int:
