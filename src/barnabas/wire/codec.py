@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
-from barnabas.wire.primitives import CodecError, DecodeError, EncodeError, put_uvarint, read_uvarint
+from barnabas.wire.primitives import (
+    MAX_REQUEST_ELEMENTS,
+    CodecError,
+    DecodeError,
+    EncodeError,
+    TooManyElements,
+    put_uvarint,
+    read_uvarint,
+)
 from barnabas.wire.schema import Buffer, Message
 from barnabas.wire.shapes import fields_of
 from barnabas.wire.source import Source
@@ -17,8 +25,11 @@ __all__ = [
     "CodecError",
     "DecodeError",
     "EncodeError",
+    "TooManyElements",
     "compile_decoder",
     "compile_encoder",
+    "compile_stepwise_decoder",
+    "compile_stepwise_encoder",
     "install_constructor",
     "put_uvarint",
     "read_uvarint",
@@ -45,19 +56,42 @@ def install_constructor(cls: type[Any]) -> None:
     cls.__init__ = source.compile("__init__", f"{cls.__name__} constructor")
 
 
-def compile_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+def compile_decoder(
+    cls: type[Message], version: int, max_elements: int = MAX_REQUEST_ELEMENTS
+) -> Callable[[Buffer, int, int], tuple[Any, int]]:
     from barnabas.wire.decoder import decoder_source
 
-    low, high = cls.valid_versions
-    if not low <= version <= high:
-        raise DecodeError(f"{cls.__name__} has no version {version}")
-    return decoder_source(cls, version).compile("decode", f"{cls.__name__} v{version} decoder")
+    _require_version(cls, version, DecodeError)
+    return decoder_source(cls, version, max_elements).compile("decode", f"{cls.__name__} v{version} decoder")
+
+
+def compile_stepwise_decoder(
+    cls: type[Message], version: int, max_elements: int = MAX_REQUEST_ELEMENTS
+) -> Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]:
+    from barnabas.wire.decoder import decoder_source
+
+    _require_version(cls, version, DecodeError)
+    source = decoder_source(cls, version, max_elements, in_steps=True)
+    return source.compile("decode", f"{cls.__name__} v{version} stepwise decoder")
 
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[[Any, bytearray], None]:
     from barnabas.wire.encoder import encoder_source
 
+    _require_version(cls, version, EncodeError)
+    return encoder_source(cls, version).compile("encode", f"{cls.__name__} v{version} encoder")
+
+
+def compile_stepwise_encoder(
+    cls: type[Message], version: int
+) -> Callable[[Any, bytearray], Generator[None, None, None]]:
+    from barnabas.wire.encoder import encoder_source
+
+    _require_version(cls, version, EncodeError)
+    return encoder_source(cls, version, in_steps=True).compile("encode", f"{cls.__name__} v{version} stepwise encoder")
+
+
+def _require_version(cls: type[Message], version: int, error: type[CodecError]) -> None:
     low, high = cls.valid_versions
     if not low <= version <= high:
-        raise EncodeError(f"{cls.__name__} has no version {version}")
-    return encoder_source(cls, version).compile("encode", f"{cls.__name__} v{version} encoder")
+        raise error(f"{cls.__name__} has no version {version}")

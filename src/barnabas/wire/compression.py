@@ -1,11 +1,13 @@
 """The codecs of record batches, byte-compatible with the Java client, with output that is bounded when it comes back.
 
 Snappy travels in xerial's framing and LZ4 as a frame of independent blocks, because the Java client reads nothing else.
-Decompression never trusts a declared size: the output grows by doubling up to a limit.
+Decompression never trusts a declared size: the output grows up to a limit. The members of a gzip stream and the tiny
+blocks of a snappy stream are limited too: each costs a turn of Python, and a megabyte could hold hundreds of thousands.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Callable
@@ -29,6 +31,12 @@ LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_END = bytes(4)
 LZ4_UNCOMPRESSED = 0x80000000
 FIRST_GUESS_BYTES = 64 * 1024
+MAPPED_FROM_BYTES = 4 * 1024 * 1024
+# Nobody writes more than one; what is left of the stream is copied for each.
+GZIP_MEMBERS_MAX = 100
+# So many blocks may be of any size, more have to have this size on average. Java's have 32 KiB.
+SNAPPY_SMALL_BLOCKS_MAX = 1_000
+SNAPPY_BLOCK_BYTES_MIN = 1024
 
 
 class Compression(IntEnum):
@@ -117,6 +125,8 @@ def decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     total = 0
     rest: Buffer = data
     while rest:
+        if len(parts) == GZIP_MEMBERS_MAX:
+            raise zlib.error(f"the stream has more than {GZIP_MEMBERS_MAX} members")
         member = zlib.decompressobj(wbits=31)
         part = member.decompress(rest, max_bytes - total + 1)
         total += len(part)
@@ -143,6 +153,8 @@ def decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         parts.append(decompress_snappy_block(view[position : position + length], left))
         position += length
         left -= len(parts[-1])
+        if len(parts) > SNAPPY_SMALL_BLOCKS_MAX and max_bytes - left < SNAPPY_BLOCK_BYTES_MIN * len(parts):
+            raise struct.error(f"more than {SNAPPY_SMALL_BLOCKS_MAX} small blocks")
     return b"".join(parts)
 
 
@@ -155,12 +167,17 @@ def decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def decompress_growing(into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> memoryview:
+def _room(size: int) -> memoryview:
+    """A bytearray is filled with zeros while no other thread runs, which takes long if it is large; a map is not."""
+    return memoryview(mmap.mmap(-1, size) if size >= MAPPED_FROM_BYTES else bytearray(size))
+
+
+def decompress_growing(into: Callable[[Buffer, memoryview], int], data: Buffer, max_bytes: int) -> memoryview:
     size = min(max(4 * len(data), FIRST_GUESS_BYTES), max_bytes)
     while True:
-        output = bytearray(size)
+        output = _room(size)
         try:
-            return memoryview(output)[: into(data, output)]
+            return output[: into(data, output)]
         except cramjam.DecompressionError as error:
             if "failed to write whole buffer" not in str(error):
                 raise

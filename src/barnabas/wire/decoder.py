@@ -2,21 +2,28 @@
 
 Neighbouring fixed-width values wait in `pending` until something of variable width comes, and are then read with one
 `struct` call together with that one's length: a partition of a fetch request is one call. Every declared length is
-checked against the bytes that are left before anything is made of it.
+checked against the bytes that are left before anything is made of it, and every element of an array is counted.
+
+A request is read in one go as long as it has few elements. The decoder of one with many is a generator: it yields every
+`ELEMENTS_PER_STEP` elements, so that whoever drives it can let others run.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any
 
 from barnabas.wire.primitives import (
+    BYTES_PER_ELEMENT_BITS,
+    ELEMENTS_PER_STEP,
     FORMATS,
     MAX_REQUEST_ELEMENTS,
     MAX_STRING_LENGTH,
     MAX_TAGGED_FIELDS,
     DecodeError,
     LayoutsByCount,
+    TooManyElements,
     read_uvarint,
 )
 from barnabas.wire.schema import Message, Request
@@ -25,8 +32,13 @@ from barnabas.wire.source import Source
 from barnabas.wire.uuids import Uuid
 
 
-def decoder_source(cls: type[Message], version: int) -> Source:
-    """The source of `decode(buffer, position, end) -> (message, position)`."""
+def decoder_source(
+    cls: type[Message], version: int, max_elements: int = MAX_REQUEST_ELEMENTS, *, in_steps: bool = False
+) -> Source:
+    """The source of `decode(buffer, position, end) -> (message, position)`, or of a generator that returns that.
+
+    The number of elements is limited in requests only: responses come from whom we have asked.
+    """
     source = Source(
         read_uvarint=read_uvarint,
         DecodeError=DecodeError,
@@ -35,17 +47,20 @@ def decoder_source(cls: type[Message], version: int) -> Source:
         too_short=(struct.error, IndexError),
         too_long=_too_long,
         is_null=_is_null,
-        too_many=_too_many,
+        too_many=partial(_too_many, max_elements),
     )
-    reader = _Reader(source, version, cls.is_flexible(version), limited=issubclass(cls, Request))
+    reader = _Reader(source, version, cls.is_flexible(version), limited=issubclass(cls, Request), in_steps=in_steps)
     source.add(0, "def decode(buffer, position, end):")
     source.add(1, "if type(buffer) is not memoryview:", "    buffer = memoryview(buffer)")
     if reader.limited:
-        source.add(1, f"elements_left = {MAX_REQUEST_ELEMENTS}")
+        source.add(1, f"elements_left = {max_elements}")
+    if in_steps:
+        source.add(1, f"step_left = {ELEMENTS_PER_STEP}")
     source.add(1, "try:")
     reader.struct(2, cls, "message")
     reader.flush(2)
-    source.add(2, "return message, position")
+    # A generator without an array would have no yield.
+    source.add(2, *(["if not step_left:", "    yield"] if in_steps else []), "return message, position")
     source.add(1, "except too_short as error:")
     source.add(2, f"raise DecodeError('{cls.__name__} version {version} ends too early') from error")
     return source
@@ -59,8 +74,8 @@ def _is_null(name: str) -> DecodeError:
     return DecodeError(f"{name} must not be null")
 
 
-def _too_many(name: str) -> DecodeError:
-    return DecodeError(f"{name} brings the request above {MAX_REQUEST_ELEMENTS} elements")
+def _too_many(limit: int, name: str) -> TooManyElements:
+    return TooManyElements(f"{name} brings the request above {limit} elements")
 
 
 def least_width(cls: type[Any], version: int, flexible: bool) -> int:
@@ -87,11 +102,12 @@ def _least_width(item: Field, version: int, flexible: bool) -> int:
 
 
 class _Reader:
-    def __init__(self, source: Source, version: int, flexible: bool, limited: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, limited: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
         self.limited = limited
+        self.in_steps = in_steps
         self._pending: list[tuple[str, str]] = []
         self._afterwards: list[str] = []
 
@@ -199,6 +215,8 @@ class _Reader:
             add(depth + 1, f"{target} = {view}.tobytes().decode('utf-8', 'replace')")
         else:
             add(depth + 1, f"{target} = {view if item.kind is Kind.RECORDS else f'{view}.tobytes()'}")
+        if self.in_steps and item.kind is not Kind.RECORDS:
+            add(depth + 1, f"step_left -= {length} >> {BYTES_PER_ELEMENT_BITS}")
         add(depth + 1, f"position = {stop}")
 
     def _array(self, depth: int, item: Field, target: str) -> None:
@@ -214,6 +232,7 @@ class _Reader:
 
     def _numbers(self, depth: int, item: Field, target: str, count: str, width: int) -> None:
         code = FORMATS[item.kind]
+        self._count_elements(depth, item.name, count)
         layouts = self.source.bind("layouts", LayoutsByCount("", code, lambda layout: layout.unpack_from))
         self.source.add(depth, f"if {count} < {LayoutsByCount.LIMIT}:")
         self.source.add(depth + 1, f"{target} = [*{layouts}[{count}](buffer, position)]")
@@ -232,6 +251,9 @@ class _Reader:
         items, value = self.source.fresh("items"), self.source.fresh("value")
         # Most arrays are short: counting down is quicker than a range object.
         self.source.add(depth, f"{target} = {items} = []", f"while {count}:", f"    {count} -= 1")
+        if self.in_steps:
+            self.source.add(depth + 1, "step_left -= 1", "if step_left <= 0:", "    yield")
+            self.source.add(depth + 2, f"step_left = {ELEMENTS_PER_STEP}")
         if element.struct is not None:
             self.struct(depth + 1, element.struct, value)
         else:

@@ -2,6 +2,8 @@
 
 As in the decoder, fixed-width values wait in `pending` and are written with one `struct` call together with the length
 of the next field of variable width.
+
+The encoder of a large message is a generator that yields every `ELEMENTS_PER_STEP` elements, as the decoder's.
 """
 
 from __future__ import annotations
@@ -9,7 +11,15 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from barnabas.wire.primitives import FORMATS, MAX_STRING_LENGTH, EncodeError, LayoutsByCount, put_uvarint
+from barnabas.wire.primitives import (
+    BYTES_PER_ELEMENT_BITS,
+    ELEMENTS_PER_STEP,
+    FORMATS,
+    MAX_STRING_LENGTH,
+    EncodeError,
+    LayoutsByCount,
+    put_uvarint,
+)
 from barnabas.wire.schema import Message
 from barnabas.wire.shapes import Field, Kind, fields_of
 from barnabas.wire.source import Source
@@ -17,20 +27,23 @@ from barnabas.wire.source import Source
 Piece = tuple[str, str]
 
 
-def encoder_source(cls: type[Message], version: int) -> Source:
-    """The source of `encode(message, out)`: if it fails, `out` is as it was."""
+def encoder_source(cls: type[Message], version: int, *, in_steps: bool = False) -> Source:
+    """The source of `encode(message, out)`, or of a generator that does it: if it fails, `out` is as it was."""
     source = Source(
         put_uvarint=put_uvarint,
         EncodeError=EncodeError,
         pack=struct.pack,
         wrong=(struct.error, TypeError, AttributeError, ValueError, OverflowError),
     )
-    writer = _Writer(source, version, cls.is_flexible(version))
+    writer = _Writer(source, version, cls.is_flexible(version), in_steps)
     source.add(0, "def encode(message, out):")
+    if in_steps:
+        source.add(1, f"step_left = {ELEMENTS_PER_STEP}")
     source.add(1, "start = len(out)", "try:")
     writer.struct(2, cls, "message")
     writer.flush(2)
-    source.add(2, "return")
+    # A generator without an array would have no yield.
+    source.add(2, *(["if not step_left:", "    yield"] if in_steps else []), "return")
     source.add(1, "except EncodeError:", "    del out[start:]", "    raise")
     source.add(1, "except wrong as error:", "    del out[start:]")
     source.add(2, f"raise EncodeError(f'{cls.__name__} v{version} cannot hold these values: {{error}}') from error")
@@ -38,10 +51,11 @@ def encoder_source(cls: type[Message], version: int) -> Source:
 
 
 class _Writer:
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self._out = "out"
         self._pending: list[Piece] = []
 
@@ -140,6 +154,8 @@ class _Writer:
         else:
             self._write(depth + 1, [*before, (code, length)])
         add(depth + 1, f"{self._out} += {data}")
+        if self.in_steps:
+            add(depth + 1, f"step_left -= {length} >> {BYTES_PER_ELEMENT_BITS}")
 
     def _array(self, depth: int, item: Field, expression: str) -> None:
         add, items, count = self.source.add, self.source.fresh("items"), self.source.fresh("count")
@@ -156,6 +172,9 @@ class _Writer:
             self._write(depth + 1, [*before, ("i", count)])
         value = self.source.fresh("value")
         add(depth + 1, f"for {value} in {items}:")
+        if self.in_steps:
+            add(depth + 2, "step_left -= 1", "if step_left <= 0:", "    yield")
+            add(depth + 3, f"step_left = {ELEMENTS_PER_STEP}")
         if item.struct is not None:
             self.struct(depth + 2, item.struct, value)
         else:
