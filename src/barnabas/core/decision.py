@@ -13,5 +13,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Decision(Generic[T]):
+    """Records that are not atomic may be committed in parts, in their order."""
+
     records: Sequence[Record]
     response: T
+    is_atomic: bool = True

@@ -19,6 +19,7 @@ from barnabas.core.controller.partitions import RECORDS_PER_REQUEST_MAX
 from barnabas.core.controller.topic_names import name_error
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, MetadataImage
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import alter_configs, incremental_alter_configs
 from barnabas.wire.records.metadata import ConfigRecord
@@ -55,44 +56,50 @@ class ConfigRules(Protocol):
         """Raises KafkaError if the resource cannot have these configs; `altered` are those that the request names."""
 
 
+@Stepwise
 def alter(
     image: MetadataImage, request: alter_configs.AlterConfigsRequest, rules: ConfigRules
-) -> Decision[alter_configs.AlterConfigsResponse]:
+) -> Steps[Decision[alter_configs.AlterConfigsResponse]]:
     def replaced(existing: Mapping[str, str], resource: alter_configs.AlterConfigsResource) -> Changes:
         _refuse_missing_values([config.name for config in resource.configs if config.value is None])
         deleted: dict[str, str | None] = dict.fromkeys(existing)
         return deleted | {config.name: config.value for config in resource.configs}
 
-    records, errors = _decide(image, request.resources, replaced, rules)
-    responses = [
-        alter_configs.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_code=error.code if error else ErrorCode.NONE,
-            error_message=error.message or None if error else None,
+    records, errors = yield from _decide(image, request.resources, replaced, rules)
+    responses = []
+    for resource, error in zip(request.resources, errors, strict=True):
+        yield
+        responses.append(
+            alter_configs.AlterConfigsResourceResponse(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=error.code if error else ErrorCode.NONE,
+                error_message=error.message or None if error else None,
+            )
         )
-        for resource, error in zip(request.resources, errors, strict=True)
-    ]
     response = alter_configs.AlterConfigsResponse(responses=responses)
     return Decision([] if request.validate_only else records, response)
 
 
+@Stepwise
 def alter_incrementally(
     image: MetadataImage, request: incremental_alter_configs.IncrementalAlterConfigsRequest, rules: ConfigRules
-) -> Decision[incremental_alter_configs.IncrementalAlterConfigsResponse]:
+) -> Steps[Decision[incremental_alter_configs.IncrementalAlterConfigsResponse]]:
     def changed(existing: Mapping[str, str], resource: incremental_alter_configs.AlterConfigsResource) -> Changes:
         return _apply(existing, resource, rules)
 
-    records, errors = _decide(image, request.resources, changed, rules)
-    responses = [
-        incremental_alter_configs.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_code=error.code if error else ErrorCode.NONE,
-            error_message=error.message or None if error else None,
+    records, errors = yield from _decide(image, request.resources, changed, rules)
+    responses = []
+    for resource, error in zip(request.resources, errors, strict=True):
+        yield
+        responses.append(
+            incremental_alter_configs.AlterConfigsResourceResponse(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=error.code if error else ErrorCode.NONE,
+                error_message=error.message or None if error else None,
+            )
         )
-        for resource, error in zip(request.resources, errors, strict=True)
-    ]
     response = incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
     return Decision([] if request.validate_only else records, response)
 
@@ -102,12 +109,13 @@ def _decide(
     resources: Sequence[R],
     changes_of: Callable[[Mapping[str, str], R], Changes],
     rules: ConfigRules,
-) -> tuple[list[ConfigRecord], list[KafkaError | None]]:
+) -> Steps[tuple[list[ConfigRecord], list[KafkaError | None]]]:
     named = [(resource.resource_type, resource.resource_name) for resource in resources]
     times = Counter(named)
     records: list[ConfigRecord] = []
     errors: list[KafkaError | None] = []
     for resource, name in zip(resources, named, strict=True):
+        yield
         try:
             if times[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

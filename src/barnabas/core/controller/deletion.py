@@ -7,6 +7,7 @@ from collections.abc import Callable
 from barnabas.core.controller.topics import everybody
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -19,17 +20,19 @@ from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 
+@Stepwise
 def delete_topics(
     image: MetadataImage,
     request: DeleteTopicsRequest,
     *,
     may_describe: Callable[[str], bool] = everybody,
     may_delete: Callable[[str], bool] = everybody,
-) -> Decision[DeleteTopicsResponse]:
+) -> Steps[Decision[DeleteTopicsResponse]]:
     deletion = _Deletion(image, may_describe, may_delete)
     for topic in [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]:
+        yield
         deletion.add(topic)
-    deletion.decide()
+    yield from deletion.decide()
     records: list[Record] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in deletion.deleted]
     return Decision(records, DeleteTopicsResponse(responses=deletion.results))
 
@@ -60,13 +63,15 @@ class _Deletion:
         else:
             self._refuse(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither a topic's name nor its id was given.")
 
-    def decide(self) -> None:
+    def decide(self) -> Steps[None]:
         for topic_id, times in self.ids.items():
+            yield
             if times > 1:
                 self._refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "The topic id is given more than once.")
             else:
                 self._delete_by_id(topic_id)
         for name, times in self.names.items():
+            yield
             if times > 1:
                 self._refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
             else:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 from barnabas.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
-UNASSIGNED = ZERO_UUID
-LOST = Uuid(15 * b"\0" + b"\1")
-MIGRATING = Uuid(15 * b"\0" + b"\2")
+# Ids that stand for no directory; the first hundred ids are reserved for such.
+MIGRATING = ZERO_UUID  # some directory that the broker has not told
+UNASSIGNED = Uuid(15 * b"\0" + b"\1")  # the broker chooses one and tells it
+LOST = Uuid(15 * b"\0" + b"\2")
+RESERVED_MAX = 100
+
+
+def is_reserved(directory: Uuid) -> bool:
+    return int.from_bytes(bytes(directory), "big") < RESERVED_MAX
+
+
+def directory_of(partition: PartitionState, replica: int) -> Uuid:
+    """Where the metadata says that this replica lies."""
+    if replica not in partition.replicas or not partition.directories:
+        return MIGRATING
+    return partition.directories[partition.replicas.index(replica)]
 
 
 def default_directory(broker: BrokerState) -> Uuid:
@@ -36,31 +55,53 @@ def accepts_replicas(broker: BrokerState) -> bool:
 
 def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
     """Whether the broker holds a replica and has not told where."""
-    directories = partition.directories or [UNASSIGNED] * len(partition.replicas)
-    return (broker_id, UNASSIGNED) in zip(partition.replicas, directories, strict=True)
+    return broker_id in partition.replicas and directory_of(partition, broker_id) in (UNASSIGNED, MIGRATING)
 
 
-def assign(
-    image: MetadataImage, broker_id: int, chosen: Mapping[tuple[Uuid, int], Uuid], *, moved: bool = False
-) -> Decision[None]:
-    """A broker tells in which directory each of these replicas, named by topic id and partition, lies.
+def assign_replicas_to_dirs(
+    image: MetadataImage, request: AssignReplicasToDirsRequest
+) -> Decision[AssignReplicasToDirsResponse]:
+    """A broker tells in which of its directories each of these replicas lies."""
+    response = AssignReplicasToDirsResponse()
+    records: list[Record] = []
+    for directory in request.directories:
+        told = ResponseDirectoryData(id=directory.id)
+        response.directories.append(told)
+        for topic in directory.topics:
+            results = ResponseTopicData(topic_id=topic.topic_id)
+            told.topics.append(results)
+            for each in topic.partitions:
+                result = ResponsePartitionData(partition_index=each.partition_index)
+                results.partitions.append(result)
+                try:
+                    partition = _replica_of(image, topic.topic_id, each.partition_index, request.broker_id)
+                    records += _assign(partition, request.broker_id, directory.id)
+                except KafkaError as error:
+                    result.error_code = error.code
+    return Decision(records, response)
 
-    Who was told before is told again only of replicas that have `moved`.
-    """
-    records = []
-    for (topic_id, index), directory in chosen.items():
-        topic = image.topic_by_id(topic_id)
-        partition = topic.partitions.get(index) if topic else None
-        if partition is None or broker_id not in partition.replicas:
-            continue
-        if is_unassigned(partition, broker_id) or (moved and directory not in partition.directories):
-            known = partition.directories or [UNASSIGNED] * len(partition.replicas)
-            told = [
-                directory if replica == broker_id else of_other
-                for replica, of_other in zip(partition.replicas, known, strict=True)
-            ]
-            records.append(PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=told))
-    return Decision(records, None)
+
+def _replica_of(image: MetadataImage, topic_id: Uuid, index: int, broker_id: int) -> PartitionState:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker_id not in partition.replicas:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return partition
+
+
+def _assign(partition: PartitionState, broker_id: int, directory: Uuid) -> list[Record]:
+    known = partition.directories or [MIGRATING] * len(partition.replicas)
+    told = [
+        directory if replica == broker_id else of_other
+        for replica, of_other in zip(partition.replicas, known, strict=True)
+    ]
+    if told == known:
+        return []
+    return [PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index, directories=told)]
 
 
 def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> Decision[None]:

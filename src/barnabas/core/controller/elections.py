@@ -1,16 +1,20 @@
 """ElectLeaders: the preferred replica leads again, or, where nobody in sync is left, one that is not (unclean).
 
-An election that changes nothing is not held. Whoever asks for all partitions hears of those only that had one.
+An election that changes nothing is not held. Whoever asks for all partitions hears of those only that had one. The
+controller itself holds both kinds from time to time: `balance_leaders`, and `elect_uncleanly` where a topic allows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from barnabas.core.controller.directories import UNASSIGNED, is_online
+from barnabas.core.controller.directories import directory_of, is_online
+from barnabas.core.controller.liveness import TopicRules, effective_min_insync, tracks_eligible_leaders
+from barnabas.core.controller.partition_changes import Election, PartitionChange
 from barnabas.core.controller.placement import is_active
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER, MetadataImage, PartitionState
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -22,10 +26,13 @@ from barnabas.wire.records.metadata import PartitionChangeRecord
 from barnabas.wire.schema import Record
 
 PREFERRED, UNCLEAN = 0, 1
-RECOVERING = 1
+ELECTIONS_MAX = 1000  # at once
 
 
-def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+@Stepwise
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, rules: TopicRules | None = None
+) -> Steps[Decision[ElectLeadersResponse]]:
     everything = request.topic_partitions is None
     if request.topic_partitions is None:
         asked: Iterable[tuple[str, list[int]]] = [(name, list(it.partitions)) for name, it in image.topics.items()]
@@ -39,10 +46,12 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
     for topic, indexes in asked:
         result = ReplicaElectionResult(topic=topic)
         results.append(result)
+        yield
         for index in indexes:
+            yield
             told = PartitionResult(partition_id=index, error_message=None)
             try:
-                records.append(_elect(image, topic, index, request.election_type))
+                records.append(_elect(image, topic, index, request.election_type, rules))
             except KafkaError as error:
                 told.error_code, told.error_message = error.code, error.message
             if not everything or told.error_code != ErrorCode.ELECTION_NOT_NEEDED:
@@ -50,7 +59,7 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
     return Decision(records, ElectLeadersResponse(replica_election_results=results))
 
 
-def _elect(image: MetadataImage, topic: str, index: int, kind: int) -> Record:
+def _elect(image: MetadataImage, topic: str, index: int, kind: int, rules: TopicRules | None) -> PartitionChangeRecord:
     known = image.topics.get(topic)
     partition = None if known is None else known.partitions.get(index)
     if partition is None:
@@ -58,23 +67,62 @@ def _elect(image: MetadataImage, topic: str, index: int, kind: int) -> Record:
     preferred = partition.replicas[0]
     if partition.leader == preferred or (kind == UNCLEAN and partition.leader != NO_LEADER):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition is led by whom it should be.")
-    available = [replica for replica in partition.replicas if can_lead(image, partition, replica)]
-    in_sync = [replica for replica in available if replica in partition.isr]
-    if kind == PREFERRED and preferred not in in_sync:
+    is_in_sync = preferred in partition.isr or (not partition.isr and preferred in partition.eligible_leader_replicas)
+    if kind == PREFERRED and not (is_in_sync and can_lead(image, partition, preferred)):
         raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"Replica {preferred} cannot lead the partition.")
-    changed = PartitionChangeRecord(partition_id=index, topic_id=partition.topic_id)
-    if in_sync:
-        changed.leader = in_sync[0]
-    elif available:
-        changed.leader, changed.isr, changed.leader_recovery_state = available[0], available[:1], RECOVERING
-    else:
+    record = _hold(image, partition, Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN, rules)
+    if record is None or record.leader < 0:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is there.")
-    return changed
+    return record
+
+
+def _hold(
+    image: MetadataImage, partition: PartitionState, election: Election, rules: TopicRules | None
+) -> PartitionChangeRecord | None:
+    minimum = 1 if rules is None else effective_min_insync(image, partition, rules)
+    return PartitionChange(
+        partition=partition,
+        acceptable=lambda replica: can_lead(image, partition, replica),
+        min_insync_replicas=minimum,
+        tracks_eligible_leaders=tracks_eligible_leaders(image),
+        election=election,
+    ).record(image)
+
+
+def balance_leaders(image: MetadataImage, rules: TopicRules, limit: int = ELECTIONS_MAX) -> list[Record]:
+    """The preferred replicas lead again, as far as they are in sync and in service."""
+    records: list[Record] = []
+    for partition in _partitions(image):
+        preferred = partition.replicas[0]
+        if partition.leader == preferred or preferred not in partition.isr or not can_lead(image, partition, preferred):
+            continue
+        record = _hold(image, partition, Election.PREFERRED, rules)
+        if record is not None:
+            records.append(record)
+        if len(records) >= limit:
+            break
+    return records
+
+
+def elect_uncleanly(image: MetadataImage, rules: TopicRules, limit: int = ELECTIONS_MAX) -> list[Record]:
+    """Leaders for partitions without one whose topics allow that records are lost."""
+    records: list[Record] = []
+    for partition in _partitions(image):
+        if partition.leader != NO_LEADER or not rules.unclean_election(partition.topic):
+            continue
+        record = _hold(image, partition, Election.UNCLEAN, rules)
+        if record is not None:
+            records.append(record)
+        if len(records) >= limit:
+            break
+    return records
+
+
+def _partitions(image: MetadataImage) -> Iterator[PartitionState]:
+    for topic in image.topics.values():
+        yield from topic.partitions.values()
 
 
 def can_lead(image: MetadataImage, partition: PartitionState, replica: int) -> bool:
     broker = image.brokers.get(replica)
-    if broker is None or not is_active(broker):
-        return False
-    directories = partition.directories or [UNASSIGNED] * len(partition.replicas)
-    return is_online(broker, dict(zip(partition.replicas, directories, strict=True)).get(replica, UNASSIGNED))
+    return broker is not None and is_active(broker) and is_online(broker, directory_of(partition, replica))

@@ -4,13 +4,14 @@ We know the levels 25 to 30 of metadata.version and write the records of each (`
 them may be set. Levels that do not change how records look may be left again downwards; 30 does (brokers tell which
 directories are cordoned off), so there is no way back from it. A feature exists here when its APIs do: until then a
 request to raise it is refused, whatever a Kafka of the same release would say. kraft.version is the quorum's own
-matter: it can be confirmed, not changed.
+matter: the quorum raises it if all voters are ready for it, and it never goes down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Protocol
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.records import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
@@ -22,12 +23,18 @@ from barnabas.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.wire.records.metadata import FeatureLevelRecord
+from barnabas.wire.records.metadata import FeatureLevelRecord, NoOpRecord
 from barnabas.wire.schema import Record
 
 LEVELS_OF_NEW_METADATA = (30,)
 PER_FEATURE_VERSION_MAX = 1
 NOT_SUPPORTED = (0, 0)
+
+
+class UpgradeQuorum(Protocol):
+    def __call__(self, level: int, *, validate_only: bool) -> None:
+        """Raises the kraft.version; a KafkaError INVALID_UPDATE_VERSION says why it cannot be raised."""
+        ...
 
 
 class UpgradeType(IntEnum):
@@ -42,23 +49,32 @@ def update_features(
     version: int,
     *,
     supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+    upgrade_quorum: UpgradeQuorum | None = None,
 ) -> Decision[UpdateFeaturesResponse]:
     """All updates or none: the first that cannot be made refuses the whole request."""
     updates = {update.feature: update for update in request.feature_updates}
     records: list[Record] = []
     for update in updates.values():
         try:
-            records += _update(image, update, supported)
+            records += _update(image, update, supported, upgrade_quorum)
         except KafkaError as error:
             message = f"No feature was updated: {update.feature} cannot be {update.max_version_level}. {error.message}"
             return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
+    raised = updates.get(KRAFT_VERSION)
+    if upgrade_quorum is not None and raised is not None and not request.validate_only:
+        upgrade_quorum(raised.max_version_level, validate_only=False)
     response = UpdateFeaturesResponse(error_message=None)
     if version <= PER_FEATURE_VERSION_MAX:
         response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
     return Decision([] if request.validate_only else records, response)
 
 
-def _update(image: MetadataImage, update: FeatureUpdateKey, supported: Mapping[str, tuple[int, int]]) -> list[Record]:
+def _update(
+    image: MetadataImage,
+    update: FeatureUpdateKey,
+    supported: Mapping[str, tuple[int, int]],
+    upgrade_quorum: UpgradeQuorum | None,
+) -> list[Record]:
     kind = _upgrade_type(update)
     name, level, current = update.feature, update.max_version_level, image.features.get(update.feature, 0)
     _check_supported(image, name, level, supported)
@@ -69,7 +85,10 @@ def _update(image: MetadataImage, update: FeatureUpdateKey, supported: Mapping[s
     if level == current:
         return []
     if name == KRAFT_VERSION:
-        raise _invalid(f"It is {current} and cannot be changed.")
+        if upgrade_quorum is None or level < current:
+            raise _invalid(f"It is {current} and cannot be changed.")
+        upgrade_quorum(level, validate_only=True)
+        return [NoOpRecord()]  # Who waits for it waits for the quorum's own record before it.
     if name == METADATA_VERSION and any(level < changed <= current for changed in LEVELS_OF_NEW_METADATA):
         raise _invalid(f"It is {current}, and what was written since could not be read at {level}.")
     return [FeatureLevelRecord(name=name, feature_level=level)]

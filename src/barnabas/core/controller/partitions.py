@@ -10,6 +10,7 @@ from barnabas.core.controller.placement import is_active, place_replicas
 from barnabas.core.controller.topic_names import named_twice
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage, TopicState
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -54,12 +55,13 @@ def place(image: MetadataImage, partitions: int, replication_factor: int, random
 
 def partition_records(
     image: MetadataImage, topic_id: Uuid, first: int, assignments: Iterable[list[int]], fenced: ErrorCode
-) -> list[Record]:
+) -> Steps[list[Record]]:
     """`fenced` is the error if no replica of a partition can lead it."""
     brokers = image.brokers
     directories = {broker.id: default_directory(broker) for broker in brokers.values()}
     records: list[Record] = []
     for index, replicas in enumerate(assignments, first):
+        yield
         isr = [replica for replica in replicas if is_active(brokers[replica])]
         if not isr:
             raise KafkaError(fenced, f"No replica of partition {index} can lead it: all are fenced or shutting down.")
@@ -78,25 +80,27 @@ def partition_records(
     return records
 
 
+@Stepwise
 def create_partitions(
     image: MetadataImage,
     request: CreatePartitionsRequest,
     *,
     random: Random,
     may_alter: Callable[[str], bool] = lambda name: True,
-) -> Decision[CreatePartitionsResponse]:
+) -> Steps[Decision[CreatePartitionsResponse]]:
     records: list[Record] = []
     results: list[CreatePartitionsTopicResult] = []
     duplicates = named_twice(topic.name for topic in request.topics)
     for name in duplicates:
         results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")))
     for topic in request.topics:
+        yield
         if topic.name in duplicates:
             continue
         try:
             if not may_alter(topic.name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            added = _added_partitions(image, topic, len(records), random)
+            added = yield from _added_partitions(image, topic, len(records), random)
         except KafkaError as error:
             results.append(_refused(topic.name, error))
         else:
@@ -111,7 +115,7 @@ def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
 
 def _added_partitions(
     image: MetadataImage, wanted: CreatePartitionsTopic, records_before: int, random: Random
-) -> list[Record]:
+) -> Steps[list[Record]]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -134,13 +138,17 @@ def _added_partitions(
     replication_factor = _replication_factor(topic)
     if wanted.assignments is None:
         assignments = place(image, added, replication_factor, random)
-        return partition_records(
-            image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICATION_FACTOR
+        return (
+            yield from partition_records(
+                image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICATION_FACTOR
+            )
         )
     assignments = [assignment.broker_ids for assignment in wanted.assignments]
     for replicas in assignments:
+        yield
         check_assignment(image, replicas, replication_factor)
-    return partition_records(image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+    fenced = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return (yield from partition_records(image, topic.topic_id, current, assignments, fenced))
 
 
 def _replication_factor(topic: TopicState) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import alter_client_quotas as alter
 from barnabas.wire.messages import describe_client_quotas as describe
@@ -32,12 +33,14 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 Entity = tuple[tuple[str, str | None], ...]
 
 
+@Stepwise
 def alter_client_quotas(
     image: MetadataImage, request: alter.AlterClientQuotasRequest, *, is_address: Callable[[str], bool]
-) -> Decision[alter.AlterClientQuotasResponse]:
+) -> Steps[Decision[alter.AlterClientQuotasResponse]]:
     records: list[Record] = []
     results: dict[Entity, alter.ResponseEntryData] = {}
     for entry in request.entries:
+        yield
         parts = {part.entity_type: part.entity_name for part in entry.entity}
         entity = tuple(sorted(parts.items(), key=lambda part: part[0]))
         is_twice = entity in results

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.core.controller.directories import UNASSIGNED, default_directory
+from barnabas.core.controller.directories import MIGRATING, default_directory
 from barnabas.core.controller.elections import can_lead
 from barnabas.core.controller.partitions import check_assignment
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage, PartitionState
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,9 +32,10 @@ from barnabas.wire.records.metadata import PartitionChangeRecord, UnregisterBrok
 from barnabas.wire.schema import Record
 
 
+@Stepwise
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
-) -> Decision[AlterPartitionReassignmentsResponse]:
+) -> Steps[Decision[AlterPartitionReassignmentsResponse]]:
     may_change = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_change)
     if request.topics:
@@ -42,7 +44,9 @@ def alter_partition_reassignments(
     for topic in request.topics:
         told = ReassignableTopicResponse(name=topic.name)
         response.responses.append(told)
+        yield
         for each in topic.partitions:
+            yield
             result = ReassignablePartitionResponse(partition_index=each.partition_index, error_message=None)
             told.partitions.append(result)
             try:
@@ -103,6 +107,8 @@ def _settled(image: MetadataImage, partition: PartitionState, target: Sequence[i
         if not candidates:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of these replicas can lead.")
         changed.leader = candidates[0]
+    elif not set(partition.replicas) <= set(target):
+        changed.leader = partition.leader  # a new leader epoch: nobody counts those who go any more
     if partition.adding_replicas:
         changed.adding_replicas = []
     if partition.removing_replicas:
@@ -111,7 +117,7 @@ def _settled(image: MetadataImage, partition: PartitionState, target: Sequence[i
 
 
 def _changed(image: MetadataImage, partition: PartitionState, replicas: Sequence[int]) -> PartitionChangeRecord:
-    known = dict(zip(partition.replicas, partition.directories or [UNASSIGNED] * len(partition.replicas), strict=True))
+    known = dict(zip(partition.replicas, partition.directories or [MIGRATING] * len(partition.replicas), strict=True))
     changed = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id)
     if list(replicas) != partition.replicas:
         changed.replicas = list(replicas)
@@ -125,9 +131,10 @@ def is_ongoing(partition: PartitionState) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
+@Stepwise
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """Of the partitions asked for, or of all, those that are being reassigned; what does not exist is not."""
     if request.topics is None:
         asked = {name: list(topic.partitions) for name, topic in image.topics.items()}
@@ -135,6 +142,7 @@ def list_partition_reassignments(
         asked = {each.name: each.partition_indexes for each in request.topics if each.name in image.topics}
     listed = []
     for name, indexes in asked.items():
+        yield
         partitions = image.topics[name].partitions
         ongoing = [partitions[index] for index in indexes if index in partitions and is_ongoing(partitions[index])]
         if ongoing:

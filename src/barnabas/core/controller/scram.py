@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -35,13 +36,15 @@ HASHES = {1: "sha256", 2: "sha512"}
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
 
+@Stepwise
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Decision[AlterUserScramCredentialsResponse]:
+) -> Steps[Decision[AlterUserScramCredentialsResponse]]:
     records: dict[str, Record] = {}
     errors: dict[str, KafkaError] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
+        yield
         user = change.name
         if user in errors:
             continue
@@ -51,10 +54,12 @@ def alter_user_scram_credentials(
             records[user] = _change(image, change)
         except KafkaError as error:
             errors[user] = error
-    results = [
-        AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
-        for user, error in errors.items()
-    ]
+    results = []
+    for user, refusal in errors.items():
+        yield
+        results.append(
+            AlterUserScramCredentialsResult(user=user, error_code=refusal.code, error_message=refusal.message)
+        )
     results += [AlterUserScramCredentialsResult(user=user, error_message=None) for user in records]
     return Decision(list(records.values()), AlterUserScramCredentialsResponse(results=results))
 
@@ -90,9 +95,10 @@ def keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
     return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
 
 
+@Stepwise
 def describe_user_scram_credentials(
     image: MetadataImage, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Steps[DescribeUserScramCredentialsResponse]:
     by_user: dict[str, list[CredentialInfo]] = {}
     for (mechanism, user), credential in image.scram_credentials.items():
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
@@ -100,6 +106,7 @@ def describe_user_scram_credentials(
     asked = Counter(user.name for user in request.users or []) or dict.fromkeys(by_user, 1)
     results = []
     for user, times in asked.items():
+        yield
         result = DescribeUserScramCredentialsResult(user=user)
         results.append(result)
         if times > 1:

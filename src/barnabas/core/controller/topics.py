@@ -20,6 +20,7 @@ from barnabas.core.controller.partitions import (
 from barnabas.core.controller.topic_names import CLUSTER_METADATA_TOPIC, can_collide, name_error, named_twice, unified
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import TOPIC_RESOURCE, MetadataImage
+from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -64,13 +65,15 @@ class CreationRules:
     may_describe_configs: Callable[[str], bool] = everybody
 
 
+@Stepwise
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, rules: CreationRules
-) -> Decision[CreateTopicsResponse]:
+) -> Steps[Decision[CreateTopicsResponse]]:
     duplicates = named_twice(topic.name for topic in request.topics)
     wanted: list[CreatableTopic] = []
     refused = [_refused(name, ErrorCode.INVALID_REQUEST, "The topic is named more than once.") for name in duplicates]
     for topic in request.topics:
+        yield
         if topic.name in duplicates:
             continue
         if topic.name == CLUSTER_METADATA_TOPIC:
@@ -83,7 +86,10 @@ def create_topics(
             wanted.append(topic)
     _check_size(wanted, rules)
     creation = _Creation(image, rules)
-    results = [creation.create(topic) for topic in wanted]
+    results = []
+    for topic in wanted:
+        yield
+        results.append((yield from creation.create(topic)))
     records = [] if request.validate_only else creation.records
     return Decision(records, CreateTopicsResponse(topics=results + refused))
 
@@ -117,13 +123,13 @@ class _Creation:
         self._unified_names: dict[str, str] | None = None
         self._default_configs: list[CreatableTopicConfigs] | None = None
 
-    def create(self, topic: CreatableTopic) -> CreatableTopicResult:
+    def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
         try:
             self._check_name(topic.name)
             configs = self._checked_configs(topic)
             assignments, fenced = self._assignments(topic)
             topic_id = self.rules.new_id()
-            partitions = partition_records(self.image, topic_id, 0, assignments, fenced)
+            partitions = yield from partition_records(self.image, topic_id, 0, assignments, fenced)
         except KafkaError as error:
             return _refused(topic.name, error.code, error.message)
         if len(self.records) + 1 + len(configs) + len(partitions) > RECORDS_PER_REQUEST_MAX:
@@ -222,14 +228,13 @@ class _Creation:
             self._default_configs = self.rules.configs.effective(self.image, {})
         if not configs:
             return self._default_configs
-        return [
-            CreatableTopicConfigs(
-                name=default.name,
-                value=None if default.is_sensitive else configs[default.name],
+        by_name = {default.name: default for default in self._default_configs}
+        for name, value in configs.items():  # also one that nobody is shown who has not set it
+            is_sensitive = name in by_name and by_name[name].is_sensitive
+            by_name[name] = CreatableTopicConfigs(
+                name=name,
+                value=None if is_sensitive else value,
                 config_source=TOPIC_CONFIG_SOURCE,
-                is_sensitive=default.is_sensitive,
+                is_sensitive=is_sensitive,
             )
-            if default.name in configs
-            else default
-            for default in self._default_configs
-        ]
+        return [config for _, config in sorted(by_name.items())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.core.controller.directories import UNASSIGNED, is_online
+from barnabas.core.controller.directories import MIGRATING, is_online
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, Endpoint, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode
 
@@ -49,7 +49,7 @@ class ImageView:
         return PartitionView(ErrorCode.NONE, partition.leader, self.offline_replicas(partition))
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
-        directories = partition.directories or [UNASSIGNED] * len(partition.replicas)
+        directories = partition.directories or [MIGRATING] * len(partition.replicas)
         return [
             replica
             for replica, directory in zip(partition.replicas, directories, strict=True)

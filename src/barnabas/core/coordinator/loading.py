@@ -1,7 +1,8 @@
 """Loading: what lies in the log, replayed into a shard.
 
 Of several values of one key only the last is replayed, as far as memory allows: it is all that compaction would have
-left. Records of a transaction are replayed one by one until its marker decides about them.
+left. Records of a transaction are replayed one by one until its marker decides about them. A record that cannot be
+read is skipped and told: the other groups or transactions of the partition must not wait for it for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from barnabas.wire.batch import (
     iterate_batches,
     only_record,
 )
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.primitives import CodecError
 
 # The records of the batch at a position; of each, `key` and `value` are looked at.
 Decoder = Callable[[bytes, int], Iterable[Any]]
@@ -34,6 +37,8 @@ _MARKER_VALUE = struct.Struct(">hi")
 # How many keys are remembered in the hope of a later value, and how many are replayed in one go.
 LATEST_MAX = 200_000
 TURN_RECORDS = 1_000
+# How much of a key that cannot be read is told.
+KEY_SHOWN_BYTES = 64
 _COMMIT = 1
 _ABORT = 0
 
@@ -47,9 +52,17 @@ def marker_record(marker: Marker) -> tuple[bytes, bytes]:
 class Loader:
     """Feeds a shard with pieces of its log, in order. A turn of each iterator is a few milliseconds of work."""
 
-    def __init__(self, runtime: ShardRuntime[Any], first_offset: int, decode_batch: Decoder = decode_records) -> None:
+    def __init__(
+        self,
+        runtime: ShardRuntime[Any],
+        first_offset: int,
+        decode_batch: Decoder = decode_records,
+        on_skipped: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        """`on_skipped` is told why a record, or the records of a batch, could not be read."""
         self._runtime = runtime
         self._decode_batch = decode_batch
+        self._on_skipped = on_skipped
         self._latest: dict[bytes, bytes | None] = {}
         self.next_offset = first_offset
 
@@ -84,38 +97,64 @@ class Loader:
         while entries := list(islice(left, TURN_RECORDS)):
             at = 0
             while (at := shard.load(entries, at)) < len(entries):
-                decoded = decode(shard.kinds, *entries[at])
-                if decoded is not None:
-                    shard.replay(decoded, None)
+                key, value = entries[at]
+                self._replay_record(key, value, None)
                 at += 1
             yield
 
-    def _replay(self, piece: bytes, position: int, header: BatchHeader) -> None:
+    def _replay_record(self, key: bytes | None, value: bytes | None, producer: Producer | None) -> None:
         shard = self._runtime.shard
+        try:
+            decoded = decode(shard.kinds, key, value)
+            if decoded is not None:
+                shard.replay(decoded, producer)
+        except (CodecError, ValueError) as error:
+            self._on_skipped(f"the record with key {(key or b'')[:KEY_SHOWN_BYTES].hex()}: {error}")
+
+    def _replay(self, piece: bytes, position: int, header: BatchHeader) -> None:
+        try:
+            self._replay_batch(piece, position, header)
+        except KafkaError as error:
+            self._on_skipped(f"the batch at offset {header.base_offset}: {error.message}")
+
+    def _replay_batch(self, piece: bytes, position: int, header: BatchHeader) -> None:
+        if not self._runtime.shard.keeps_last_only:
+            for record in () if header.is_control else self._read(piece, position):
+                self._replay_record(record.key, record.value, None)
+            return
         if header.records_count == 1 and not header.attributes & (_IN_TRANSACTION | COMPRESSION_MASK):
             key, value = only_record(piece, position, header.size)
             self._latest.pop(key or b"", None)
             self._latest[key or b""] = value
-        elif header.is_control:
-            for record in self._decode_batch(piece, position):
+            return
+        records = self._read(piece, position)
+        if header.is_control:
+            for record in records:
                 self._replay_control(record, header)
         elif header.is_transactional:
             producer = Producer(header.producer_id, header.producer_epoch)
-            for record in self._decode_batch(piece, position):
-                decoded = decode(shard.kinds, record.key, record.value)
-                if decoded is not None:
-                    shard.replay(decoded, producer)
+            for record in records:
+                self._replay_record(record.key, record.value, producer)
         else:
             latest = self._latest
-            for record in self._decode_batch(piece, position):
+            for record in records:
                 key = record.key or b""
                 latest.pop(key, None)
                 latest[key] = record.value
+
+    def _read(self, piece: bytes, position: int) -> Iterable[Any]:
+        try:
+            yield from self._decode_batch(piece, position)
+        except KafkaError:
+            raise
+        except Exception as error:  # of a compiled reader, which has several kinds of its own
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Records cannot be read: {error}") from error
 
     def _replay_control(self, record: Record, header: BatchHeader) -> None:
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
             return
         _, kind = _CONTROL_KEY.unpack_from(record.key)
         if kind in (_COMMIT, _ABORT):
-            epoch = _MARKER_VALUE.unpack_from(record.value)[1] if record.value else -1
+            told = record.value is not None and len(record.value) >= _MARKER_VALUE.size
+            epoch = _MARKER_VALUE.unpack_from(record.value or b"")[1] if told else -1
             self._runtime.shard.replay_marker(Marker(header.producer_id, header.producer_epoch, epoch, kind == _COMMIT))

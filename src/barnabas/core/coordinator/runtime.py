@@ -48,6 +48,10 @@ class Shard(Protocol):
     timers: Timers
 
     @property
+    def keeps_last_only(self) -> bool:
+        """Of several values of one key only the last counts: what is before need not be replayed."""
+
+    @property
     def kinds(self) -> Kinds:
         """The types of records that are understood."""
 

@@ -11,10 +11,14 @@ from typing import NamedTuple
 from barnabas.core.coordinator.decision import Decision, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.timeline import TimelineDict
+from barnabas.core.groups.cluster import Cluster
+from barnabas.core.groups.consumer.group import ConsumerGroup
+from barnabas.core.groups.kinds import Group
 from barnabas.core.groups.offsets import CommittedOffset, Offsets, TopicPartition
 from barnabas.core.groups.rebalance import Rebalance
 from barnabas.core.groups.records import NO_TIMESTAMP, offset_record
 from barnabas.core.groups.settings import GroupSettings
+from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import CONSUMER_PROTOCOL, ClassicGroup, Phase
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import OffsetCommitValue
@@ -51,17 +55,19 @@ class Fetched(NamedTuple):
 class Commits:
     def __init__(
         self,
-        groups: TimelineDict[str, ClassicGroup],
+        groups: TimelineDict[str, Group],
         offsets: Offsets,
         rebalance: Rebalance,
         settings: Callable[[], GroupSettings],
         clock: Callable[[], int],
+        image: Callable[[], Cluster],
     ) -> None:
         self._groups = groups
         self._offsets = offsets
         self._rebalance = rebalance
         self._settings = settings
         self._clock = clock
+        self._image = image
 
     def commit(
         self,
@@ -70,10 +76,23 @@ class Commits:
         *,
         retention_ms: int = DEFAULT_RETENTION,
         no_group: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND,
+        knows_epochs: bool = True,
     ) -> Decision[list[ErrorCode]]:
-        """An error for each commit, in order. `no_group` is what a member of an unknown group is told."""
+        """An error for each commit, in order. `no_group` is what a member of an unknown group is told; `knows_epochs`
+        says whether the request is of a version that members of the consumer protocol may use."""
         group = self._groups.get(committer.group_id)
-        if group is not None:
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ConsumerGroup):
+            commits = list(commits)
+            member_id = committer.member_id
+            if not knows_epochs and member_id in group.members and not group.member(member_id).is_classic:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+                )
+            self._check_consumer(group, committer, commits, transactional=False)
+        elif group is not None:
             check_commit(group, committer, transactional=False)
             member = group.members.get(committer.member_id)
             if member is not None and group.phase in (Phase.STABLE, Phase.PREPARING_REBALANCE):
@@ -90,12 +109,33 @@ class Commits:
     ) -> Decision[list[ErrorCode]]:
         """As `commit`, but pending until the producer's transaction ends."""
         group = self._groups.get(committer.group_id)
-        if group is not None:
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ConsumerGroup):
+            commits = list(commits)
+            try:
+                self._check_consumer(group, committer, commits, transactional=True)
+            except KafkaError as error:
+                stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
+                raise (KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) if stale else error) from None
+        elif group is not None:
             check_commit(group, committer, transactional=True)
         elif committer.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         records, errors = self._records(committer.group_id, commits, self._clock(), NO_TIMESTAMP)
         return Decision(records, errors, producer=producer)
+
+    def _check_consumer(
+        self, group: ConsumerGroup, committer: Committer, commits: Iterable[Commit], *, transactional: bool
+    ) -> None:
+        """A member that is an epoch behind may commit what it has had since."""
+        member_id, epoch = committer.member_id, committer.generation_id
+        if not group.check_commit(member_id, committer.instance_id, epoch, transactional=transactional):
+            return
+        topics = self._image().topics
+        for commit in commits:
+            topic = topics.get(commit.topic)
+            group.check_partition(member_id, epoch, topic.topic_id if topic is not None else None, commit.partition)
 
     def _records(
         self, group_id: str, commits: Iterable[Commit], now_ms: int, expires_ms: int
@@ -119,11 +159,22 @@ class Commits:
 
     # Fetching
 
-    def fetch(self, group_id: str, wanted: Iterable[TopicPartition] | None, *, stable: bool) -> list[Fetched]:
+    def fetch(
+        self,
+        group_id: str,
+        wanted: Iterable[TopicPartition] | None,
+        *,
+        stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> list[Fetched]:
         """The offsets wanted, or all there are. `stable` ones are the latest, unless a transaction may change them.
 
         Those who ask for stable offsets have to wait until what they saw is committed.
         """
+        group = self._groups.committed(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(member_id, member_epoch)
         offsets = self._offsets
         if wanted is None:
             found = offsets.all_latest(group_id) if stable else offsets.all_committed(group_id)
@@ -133,10 +184,9 @@ class Commits:
             listed = [(at, find(group_id, *at)) for at in wanted]
         if not stable:
             return [Fetched(*at, committed) for at, committed in listed]
+        pending = offsets.pending(group_id)
         return [
-            Fetched(*at, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            if offsets.is_pending(group_id, *at)
-            else Fetched(*at, committed)
+            Fetched(*at, None, ErrorCode.UNSTABLE_OFFSET_COMMIT) if at in pending else Fetched(*at, committed)
             for at, committed in listed
         ]
 
@@ -147,7 +197,7 @@ class Commits:
         group = self._groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL:
+        if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         known = {
             (record.key.topic, record.key.partition): record  # type: ignore[attr-defined]

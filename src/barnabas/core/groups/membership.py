@@ -7,14 +7,14 @@ rebalance; and the time within which everybody has to fetch its assignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from barnabas.core.coordinator.decision import Decision
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord
-from barnabas.core.coordinator.timeline import TimelineDict
 from barnabas.core.coordinator.timers import Timers
+from barnabas.core.groups.kinds import GroupsOfKind
 from barnabas.core.groups.rebalance import Outcome, Rebalance
 from barnabas.core.groups.records import group_record
 from barnabas.core.groups.settings import GroupSettings
@@ -24,8 +24,6 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-Groups: TypeAlias = TimelineDict[str, ClassicGroup]
 
 
 class Caller(NamedTuple):
@@ -40,7 +38,7 @@ class Caller(NamedTuple):
 class Membership:
     def __init__(
         self,
-        groups: Groups,
+        groups: GroupsOfKind[ClassicGroup],
         timers: Timers,
         settings: Callable[[], GroupSettings],
         clock: Callable[[], int],
@@ -58,8 +56,11 @@ class Membership:
 
     # Joining
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> Decision[JoinGroupResponse]:
-        group = self._groups.get(request.group_id)
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, before: Sequence[CoordinatorRecord] = ()
+    ) -> Decision[JoinGroupResponse]:
+        """`before` are records that make room for the group, of one without members that was of another kind."""
+        group = None if before else self._groups.get(request.group_id)
         if group is None and request.member_id:
             return _refuse_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         is_new_group = group is None
@@ -71,7 +72,7 @@ class Membership:
             self.created[group.id] = group
             record = group_record(ClassicGroup(group.id, group.phase_since_ms), {})
             outcome = Outcome([record], lambda error: self._group_written(group, promise, error))
-        return Decision(outcome.records, promise, outcome.decided)
+        return Decision([*before, *outcome.records], promise, outcome.decided)
 
     def _group_written(
         self, group: ClassicGroup, promise: Promise[JoinGroupResponse], error: KafkaError | None

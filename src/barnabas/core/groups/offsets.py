@@ -8,14 +8,16 @@ decides about it. If both happen to one partition, the one that was written late
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.core.coordinator.decision import Marker, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.timeline import Timeline, TimelineDict
+from barnabas.core.groups.kinds import Group
 from barnabas.core.groups.records import NO_TIMESTAMP, OFFSET_VERSION, offset_tombstone
 from barnabas.core.groups.state import ClassicGroup, Phase
+from barnabas.wire.primitives import CodecError
 from barnabas.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
 K = TypeVar("K")
@@ -58,6 +60,9 @@ class Tables(Generic[K, V]):
     def items(self) -> Iterator[tuple[K, TimelineDict[TopicPartition, V]]]:
         return ((name, table) for name, table in self._tables.items() if len(table))
 
+    def names(self) -> Iterable[K]:
+        return self._tables
+
     def prune(self) -> None:
         for name in [name for name, table in self._tables.items() if table.is_unused]:
             del self._tables[name]
@@ -72,6 +77,8 @@ class Offsets:
         self._by_group: Tables[str, CommittedOffset] = Tables(timeline)
         # By producer and group.
         self._pending: Tables[tuple[int, str], CommittedOffset] = Tables(timeline)
+        # The producers that have or had something pending in a group, so that nobody looks through those of others.
+        self._producers: dict[str, set[int]] = {}
         self._order = 0
 
     # Replay
@@ -80,9 +87,8 @@ class Offsets:
         at = (key.topic, key.partition)
         if value is None:
             self._by_group.of(key.group).pop(at)
-            for (_, group_id), table in list(self._pending.items()):
-                if group_id == key.group:
-                    table.pop(at)
+            for table in self._pending_tables(key.group):
+                table.pop(at)
             return
         self._order += 1
         committed = CommittedOffset(
@@ -96,6 +102,7 @@ class Offsets:
         if producer is None:
             self._by_group.of(key.group)[at] = committed
         else:
+            self._producers.setdefault(key.group, set()).add(producer.producer_id)
             self._pending.of((producer.producer_id, key.group))[at] = committed
 
     def load_target(self, group_id: str, topic: str) -> LoadTarget:
@@ -112,26 +119,29 @@ class Offsets:
         turns, hence in one piece."""
         order, new, unpack = self._order, tuple.__new__, _WITHOUT_METADATA.unpack
         number = start
-        for number in range(start, len(entries)):
-            key, value = entries[number]
-            if value is None or value[:2] != _VERSION:
-                break
-            target = targets.get(key[:-4]) or find(key)
-            if target is None:
-                break
-            if len(value) == _WITHOUT_METADATA.size:
-                offset, leader_epoch, timestamp_ms = unpack(value)
-                metadata = ""
+        try:
+            for number in range(start, len(entries)):
+                key, value = entries[number]
+                if value is None or value[:2] != _VERSION:
+                    break
+                target = targets.get(key[:-4]) or find(key)
+                if target is None:
+                    break
+                if len(value) == _WITHOUT_METADATA.size:
+                    offset, leader_epoch, timestamp_ms = unpack(value)
+                    metadata = ""
+                else:
+                    offset, leader_epoch, size = _BEFORE_METADATA.unpack_from(value, 2)
+                    metadata = value[16 : 16 + size].decode()
+                    (timestamp_ms,) = _INT64.unpack_from(value, 16 + size)
+                order += 1
+                topic, table = target
+                fields = (offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, order)
+                table[topic, int.from_bytes(key[-4:], "big")] = new(CommittedOffset, fields)
             else:
-                offset, leader_epoch, size = _BEFORE_METADATA.unpack_from(value, 2)
-                metadata = value[16 : 16 + size].decode()
-                (timestamp_ms,) = _INT64.unpack_from(value, 16 + size)
-            order += 1
-            topic, table = target
-            fields = (offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, order)
-            table[topic, int.from_bytes(key[-4:], "big")] = new(CommittedOffset, fields)
-        else:
-            number = len(entries)
+                number = len(entries)
+        except (CodecError, UnicodeDecodeError, struct.error):
+            pass  # whoever reads it field by field will say what is wrong
         self._order = order
         return number
 
@@ -164,10 +174,20 @@ class Offsets:
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """A transaction that has not ended would change this offset."""
         at = (topic, partition)
-        return any(at in table for (_, group), table in self._pending.items() if group == group_id)
+        return any(at in table for table in self._pending_tables(group_id))
+
+    def pending(self, group_id: str) -> Collection[TopicPartition]:
+        """All partitions whose offset a transaction that has not ended would change."""
+        tables = [table for table in self._pending_tables(group_id) if len(table)]
+        if len(tables) == 1:
+            return tables[0].keys()
+        return {at for table in tables for at in table}
 
     def has_pending(self, group_id: str) -> bool:
-        return any(group == group_id for (_, group), _ in self._pending.items())
+        return any(len(table) for table in self._pending_tables(group_id))
+
+    def _pending_tables(self, group_id: str) -> list[TimelineDict[TopicPartition, CommittedOffset]]:
+        return [self._pending.get((producer, group_id)) for producer in self._producers.get(group_id, ())]
 
     def count_of(self, group_id: str) -> int:
         return len(self._by_group.get(group_id))
@@ -180,9 +200,8 @@ class Offsets:
 
     def tombstones_of_group(self, group_id: str) -> list[CoordinatorRecord]:
         at = dict.fromkeys(self._by_group.get(group_id))
-        for (_, pending_group), table in self._pending.items():
-            if pending_group == group_id:
-                at |= dict.fromkeys(table)
+        for table in self._pending_tables(group_id):
+            at |= dict.fromkeys(table)
         return [offset_tombstone(group_id, topic, partition) for topic, partition in at]
 
     def tombstones_of_topics(self, topics: set[str]) -> list[CoordinatorRecord]:
@@ -193,27 +212,29 @@ class Offsets:
             found |= {(group_id, *at): None for at in table if at[0] in topics}
         return [offset_tombstone(*each) for each in found]
 
-    def expire(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
+    def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
         """Tombstones for what is no longer to be kept, and whether the group has nothing left then.
 
-        A group without members keeps its offsets for the retention time after it became empty; one that nobody ever
-        joined counts from the commit; a stable one loses those of topics it does not subscribe to.
+        A classic group without members keeps its offsets for the retention time after it became empty; one that nobody
+        ever joined, and one of another kind, counts from the commit. Topics subscribed to keep theirs.
         """
         table = self._by_group.get(group.id)
         if not len(table):
             return [], not self.has_pending(group.id)
-        is_simple = group.protocol_type is None
-        if not is_simple and not group.is_empty and (group.phase is not Phase.STABLE or not group.subscribed_topics):
-            return [], False
+        since_empty_ms = NO_TIMESTAMP
+        if isinstance(group, ClassicGroup) and not group.expires_from_commit:
+            if group.is_empty:
+                since_empty_ms = group.phase_since_ms
+            elif group.phase is not Phase.STABLE or not group.subscribed_topics:
+                return [], False
         tombstones = []
+        pending = self.pending(group.id)
         for (topic, partition), committed in table.items():
-            since_ms = committed.commit_timestamp_ms
-            if not is_simple and group.is_empty and group.phase_since_ms != NO_TIMESTAMP:
-                since_ms = group.phase_since_ms
+            since_ms = committed.commit_timestamp_ms if since_empty_ms == NO_TIMESTAMP else since_empty_ms
             due_ms = since_ms + retention_ms
             if committed.expire_timestamp_ms != NO_TIMESTAMP:
                 due_ms = committed.expire_timestamp_ms
-            if now_ms < due_ms or group.subscribes_to(topic) or self.is_pending(group.id, topic, partition):
+            if now_ms < due_ms or group.subscribes_to(topic) or (topic, partition) in pending:
                 continue
             tombstones.append(offset_tombstone(group.id, topic, partition))
         return tombstones, len(tombstones) == len(table) and not self.has_pending(group.id)
@@ -222,3 +243,6 @@ class Offsets:
         """Forgets the tables of groups and producers that are gone."""
         self._by_group.prune()
         self._pending.prune()
+        self._producers = {}
+        for producer_id, group_id in self._pending.names():
+            self._producers.setdefault(group_id, set()).add(producer_id)

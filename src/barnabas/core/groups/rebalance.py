@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from barnabas.core.coordinator.decision import Decision
 from barnabas.core.coordinator.records import CoordinatorRecord
-from barnabas.core.coordinator.timeline import TimelineDict
 from barnabas.core.coordinator.timers import Timers
+from barnabas.core.groups.kinds import GroupsOfKind
 from barnabas.core.groups.records import group_record
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.state import ClassicGroup, Phase, answer_join, answer_sync
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 class Rebalance:
     def __init__(
         self,
-        groups: TimelineDict[str, ClassicGroup],
+        groups: GroupsOfKind[ClassicGroup],
         timers: Timers,
         settings: Callable[[], GroupSettings],
         clock: Callable[[], int],

@@ -9,6 +9,8 @@ import struct
 from functools import lru_cache
 
 from barnabas.core.coordinator.records import CoordinatorRecord, Kind, Kinds
+from barnabas.core.groups.consumer.records import KINDS as CONSUMER_KINDS
+from barnabas.core.groups.share.group import KINDS as SHARE_KINDS
 from barnabas.core.groups.state import ClassicGroup, Member
 from barnabas.wire.records.groups import (
     GroupMetadataKey,
@@ -24,6 +26,8 @@ GROUP_VERSION = 3
 NO_TIMESTAMP = -1
 
 KINDS: Kinds = {
+    **CONSUMER_KINDS,
+    **SHARE_KINDS,
     LegacyOffsetCommitKey.api_key: Kind(OffsetCommitKey, OffsetCommitValue),
     OffsetCommitKey.api_key: Kind(OffsetCommitKey, OffsetCommitValue),
     GroupMetadataKey.api_key: Kind(GroupMetadataKey, GroupMetadataValue),

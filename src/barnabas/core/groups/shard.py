@@ -9,11 +9,17 @@ from barnabas.core.coordinator.decision import Decision, Marker, Producer
 from barnabas.core.coordinator.records import CoordinatorRecord, Kinds
 from barnabas.core.coordinator.timeline import Timeline, TimelineDict
 from barnabas.core.coordinator.timers import Timers
+from barnabas.core.groups.cluster import NO_TOPICS, Cluster
 from barnabas.core.groups.commits import Commits
-from barnabas.core.groups.membership import Membership
+from barnabas.core.groups.consumer.settings import ConsumerSettings
+from barnabas.core.groups.kinds import Group, GroupsOfKind
+from barnabas.core.groups.members import Members
 from barnabas.core.groups.offsets import LoadTarget, Offsets
 from barnabas.core.groups.records import KINDS, group_of_record, group_tombstone
+from barnabas.core.groups.replay import replay_modern
 from barnabas.core.groups.settings import GroupSettings
+from barnabas.core.groups.share.decide import ShareSettings
+from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import ClassicGroup
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -25,6 +31,8 @@ EXPIRY_PAUSE_MS = 10
 
 
 class GroupShard:
+    keeps_last_only = True
+
     def __init__(
         self,
         timers: Timers,
@@ -32,6 +40,10 @@ class GroupShard:
         clock: Callable[[], int],
         new_id: Callable[[], str],
         place: float = 1.0,
+        *,
+        image: Callable[[], Cluster] = lambda: NO_TOPICS,
+        consumer_settings: Callable[[str], ConsumerSettings] = lambda group_id: ConsumerSettings(),
+        share_settings: Callable[[str], ShareSettings] = lambda group_id: ShareSettings(),
     ) -> None:
         """`place` is where in the interval the first look for expired offsets falls, so that shards take turns."""
         self.timeline = Timeline()
@@ -43,10 +55,14 @@ class GroupShard:
         self._unchecked: deque[str] = deque()
         # Where the offsets of a group and a topic go, by the beginning of their keys, while the log is loaded.
         self._targets: dict[bytes, LoadTarget] = {}
-        self.groups: TimelineDict[str, ClassicGroup] = TimelineDict(self.timeline)
+        self.groups: TimelineDict[str, Group] = TimelineDict(self.timeline)
         self.offsets = Offsets(self.timeline)
-        self.membership = Membership(self.groups, timers, settings, clock, new_id)
-        self.commits = Commits(self.groups, self.offsets, self.membership.rebalance, settings, clock)
+        self.members = Members(
+            self.groups, timers, settings, consumer_settings, clock, image, new_id, share_settings=share_settings
+        )
+        self.membership = self.members.classic
+        self.commits = Commits(self.groups, self.offsets, self.membership.rebalance, settings, clock, image)
+        self._classic = GroupsOfKind(self.groups, ClassicGroup)
 
     @property
     def kinds(self) -> Kinds:
@@ -65,6 +81,8 @@ class GroupShard:
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
+        else:
+            replay_modern(self.groups, self.timeline, record)
 
     def load(self, entries: Sequence[tuple[bytes, bytes | None]], start: int) -> int:
         """Offsets, of which there may be millions: what they have in common is decoded once."""
@@ -82,11 +100,13 @@ class GroupShard:
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """A record of ours only says what its group already is; a loaded one says what to make of it."""
         if value is None:
-            self.groups.pop(group_id)
+            # After compaction the tombstone of a classic group may follow the records of what it has become.
+            if self._classic.get(group_id) is not None:
+                self.groups.pop(group_id)
             self._targets.clear()  # an offset that follows makes the group anew
         elif not self._is_loaded:
             self.groups[group_id] = group_of_record(group_id, value)
-        elif group_id not in self.groups:
+        elif self._classic.get(group_id) is None:
             created = self.membership.created.pop(group_id, None)
             self.groups[group_id] = created or group_of_record(group_id, value)
 
@@ -97,27 +117,24 @@ class GroupShard:
         self._is_loaded = True
         self._targets.clear()
         self._look_for_expired_after(int(self._place * self._settings().offsets_retention_check_interval_ms))
-        records = self.membership.loaded()
+        records = self.members.loaded()
         return Decision(records, None, atomic=False) if records else None
 
     def unloaded(self, error: KafkaError) -> None:
-        for group in list(self.groups.values()):
+        for group in list(self._classic.values()):
             self.membership.give_up(group, error.code)
 
     # Reading
 
-    def committed_group(self, group_id: str) -> ClassicGroup | None:
+    def committed_group(self, group_id: str) -> Group | None:
         return self.groups.committed(group_id)
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ClassicGroup]:
-        """Those in any of the states and of any of the types, or all; the case of names does not matter."""
-        wanted_states = {each.lower() for each in states}
-        wanted_types = {each.lower() for each in types}
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[Group]:
+        """Those in any of the states and of any of the types, or all; the names are in lower case."""
         return [
             group
             for _, group in self.groups.committed_items()
-            if (not wanted_states or group.phase.value.lower() in wanted_states)
-            and (not wanted_types or group.type.value.lower() in wanted_types)
+            if (not types or group.type.value.lower() in types) and (not states or group.state_name.lower() in states)
         ]
 
     # Removal
@@ -128,12 +145,16 @@ class GroupShard:
             return Decision([], ErrorCode.GROUP_ID_NOT_FOUND)
         if not group.is_empty:
             return Decision([], ErrorCode.NON_EMPTY_GROUP)
-        records = [*self.offsets.tombstones_of_group(group_id), group_tombstone(group_id)]
+        records = [*self.offsets.tombstones_of_group(group_id), *_tombstones(group)]
         return Decision(records, ErrorCode.NONE, atomic=False)
 
     def topics_deleted(self, topics: set[str]) -> Decision[None]:
         """Offsets of topics that are no more are of no use, and wrong if a topic of that name comes again."""
         return Decision(self.offsets.tombstones_of_topics(topics), None, atomic=False)
+
+    def topics_changed(self, topics: Collection[str], *, created: bool) -> None:
+        """Groups that subscribe to them look again at their next heartbeat."""
+        self.members.topics_changed(topics, created=created)
 
     def expire_offsets(self) -> Decision[None]:
         """In all groups at once."""
@@ -151,8 +172,9 @@ class GroupShard:
             most -= 1 + self.offsets.count_of(group.id)
             tombstones, nothing_left = self.offsets.expire(group, now_ms, retention_ms)
             records += tombstones
-            if nothing_left and group.is_empty:
-                records.append(group_tombstone(group.id))
+            # A share group without members still knows how far it has come: the share coordinator keeps that.
+            if nothing_left and group.is_empty and not isinstance(group, ShareGroup):
+                records += _tombstones(group)
         if not self._unchecked:
             self.offsets.prune()
         return Decision(records, None, atomic=False)
@@ -167,3 +189,7 @@ class GroupShard:
         interval_ms = self._settings().offsets_retention_check_interval_ms
         self._look_for_expired_after(EXPIRY_PAUSE_MS if self._unchecked else interval_ms)
         return decision
+
+
+def _tombstones(group: Group) -> list[CoordinatorRecord]:
+    return [group_tombstone(group.id)] if isinstance(group, ClassicGroup) else group.tombstones()

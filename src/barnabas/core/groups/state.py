@@ -138,6 +138,15 @@ class ClassicGroup:
         return self.phase is Phase.EMPTY
 
     @property
+    def state_name(self) -> str:
+        return self.phase.value
+
+    @property
+    def expires_from_commit(self) -> bool:
+        """Nobody ever joined: its offsets are kept for a time after each commit."""
+        return self.protocol_type is None
+
+    @property
     def joined(self) -> list[Member]:
         return [member for member in self.members.values() if member.joining is not None]
 

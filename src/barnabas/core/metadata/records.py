@@ -1,7 +1,7 @@
 """What the metadata log may hold: the record types, and in which version each is written at each metadata.version.
 
 A level is a number that a cluster has finalized for the feature `metadata.version`; no node writes a record version
-that a node of that level might not read. We read and write levels 25 (4.0-IV3) to 30 (4.3-IV0), create at 25, and keep
+that a node of that level might not read. We read and write levels 25 (4.0-IV3) to 30 (4.3-IV0), create at 30, and keep
 the level found. A record that we do not know would be lost by our next snapshot, so it is an error and never skipped.
 """
 
@@ -17,6 +17,8 @@ from barnabas.wire.schema import Record
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 
 LEVEL_NAMES: Mapping[int, str] = {
     25: "4.0-IV3",
@@ -28,16 +30,18 @@ LEVEL_NAMES: Mapping[int, str] = {
 }
 LEVEL_MIN = min(LEVEL_NAMES)
 LEVEL_MAX = max(LEVEL_NAMES)
-LEVEL_WRITTEN = 25
+LEVEL_WRITTEN = 30
 
 # What a node of ours can work with; a broker and a controller register these ranges.
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL_MAX),
     KRAFT_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
+    GROUP_VERSION: (0, 1),
+    SHARE_VERSION: (0, 1),
 }
 # What a new cluster begins with. One made before a feature existed here is raised to it at its next start.
-FINALIZED_FEATURES: Mapping[str, int] = {TRANSACTION_VERSION: 2}
+FINALIZED_FEATURES: Mapping[str, int] = {TRANSACTION_VERSION: 2, GROUP_VERSION: 1, SHARE_VERSION: 1}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from barnabas.wire.errors import ErrorCode
 
 NO_LEADER_EPOCH = -1
-ACKS_ALL = -1
 
 
 def leader_epoch_error(ours: int, theirs: int) -> ErrorCode:
@@ -23,6 +24,44 @@ def diverges(fetched_epoch: int, fetch_offset: int, epoch: int, end_offset: int)
     return epoch < fetched_epoch or end_offset < fetch_offset
 
 
-def has_enough_replicas(acks: int, in_sync: int, replicas: int, min_in_sync: int) -> bool:
-    """A partition cannot have more in-sync replicas than replicas, so that many are enough."""
-    return acks != ACKS_ALL or in_sync >= min(min_in_sync, replicas)
+def truncation_offset(leaders: tuple[int, int], ours: tuple[int, int], log_end_offset: int) -> int:
+    """Where a follower cuts its log when the leader says that the logs diverge.
+
+    `leaders`: the epoch that the leader names, and where it ends there. `ours`: our greatest epoch that is not above
+    it, and where it ends here, -1 where there is none. If that is an older one, we have records of an epoch that the
+    leader has not: we cut at its end and ask again.
+    """
+    (leaders_epoch, leaders_end), (epoch, end_offset) = leaders, ours
+    if epoch == NO_LEADER_EPOCH:
+        return min(leaders_end, log_end_offset)
+    if epoch == leaders_epoch:
+        end_offset = min(end_offset, leaders_end)
+    return min(end_offset, log_end_offset)
+
+
+class Reaction(Enum):
+    """What a leader does about an answer to its proposal of other in-sync replicas."""
+
+    NONE = "none"  # the proposal is an old one
+    DROP = "drop"  # nobody is proposed any more; what is committed stands
+    AWAIT = "await"  # the metadata that is on its way decides
+    RETRY = "retry"
+
+
+def reaction(error: ErrorCode) -> Reaction:
+    if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        return Reaction.DROP
+    return Reaction.AWAIT if error in OVERTAKEN else Reaction.RETRY
+
+
+# The controller knows newer metadata of the partition than the leader.
+OVERTAKEN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)

@@ -52,6 +52,13 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
+class PermissionType(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
 class Resource(NamedTuple):
     type: ResourceType
     name: str

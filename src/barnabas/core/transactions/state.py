@@ -133,6 +133,7 @@ class Transactions:
 
     def __init__(self, timers: Timers) -> None:
         self.kinds = KINDS
+        self.keeps_last_only = True
         self.timeline = Timeline()
         self.timers = timers
         self.by_id: TimelineDict[str, Transaction] = TimelineDict(self.timeline)
