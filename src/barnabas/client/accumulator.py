@@ -19,6 +19,9 @@ written it calls the earlier ones out of order when they come again. So a batch 
 out of order is set aside, and the next one is tried: if that is taken, or known as a duplicate, those before it are
 there. Only if none is, the broker has lost what it knew, and a new epoch begins.
 
+A broker that does not know a producer takes any sequence from it, so a second batch could be written where the first
+was refused. With `first_alone` the first batch of an epoch is awaited before a second one leaves.
+
 The caller holds the producer's lock around every call.
 """
 
@@ -165,6 +168,7 @@ class PartitionQueue:
         "filled",
         "in_flight",
         "in_flight_node",
+        "known",
         "needs_bump",
         "next_number",
         "next_sequence",
@@ -186,6 +190,7 @@ class PartitionQueue:
         self.next_number = 0
         self.filled = 0  # bytes of batches that were closed so far
         self.needs_bump = False
+        self.known = False  # to the leader, by a batch that was written
 
     def close_open(self) -> None:
         if self.open is not None:
@@ -199,10 +204,8 @@ class PartitionQueue:
 
 
 class Accumulator:
-    def __init__(self, settings: ProducerSettings, *, transactional: bool = False) -> None:
-        from aiokafka.record.default_records import DefaultRecordBatchBuilder
-
-        self._builder = DefaultRecordBatchBuilder
+    def __init__(self, settings: ProducerSettings, *, transactional: bool = False, first_alone: bool = False) -> None:
+        self._first_alone = first_alone
         self._settings = settings
         self._transactional = transactional
         self._compression = Compression.named(settings.compression)
@@ -231,9 +234,11 @@ class Accumulator:
 
     def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         """The queue's open batch from now on; the one before is closed."""
+        from aiokafka.record.default_records import DefaultRecordBatchBuilder  # slow to import
+
         queue.close_open()
         reserved = self.reservation(record_bytes)
-        builder = self._builder(2, 0, int(self._transactional), -1, -1, -1, self._batch_limit())
+        builder = DefaultRecordBatchBuilder(2, 0, int(self._transactional), -1, -1, -1, self._batch_limit())
         queue.open = self._add(queue, builder, reserved)
         return queue.open
 
@@ -277,7 +282,8 @@ class Accumulator:
                     continue
                 queue.close_open()
             head = queue.closed[0]
-            if head.retry_at > now or (head.attempts and queue.in_flight):
+            alone = head.attempts or (self._first_alone and not queue.known)
+            if head.retry_at > now or (alone and queue.in_flight):
                 continue
             yield queue
 
@@ -312,7 +318,9 @@ class Accumulator:
         if self._compression:
             self._ratio = max(RATIO_MIN, 0.8 * self._ratio + 0.2 * batch.ratio)
         batch.base_offset, batch.log_append_time = base_offset, log_append_time
-        done = [*self._queues[batch.partition].set_aside, batch]
+        queue = self._queues[batch.partition]
+        queue.known = True
+        done = [*queue.set_aside, batch]
         for each in done:
             self._finish(each)
         return done
@@ -382,7 +390,7 @@ class Accumulator:
             for batch in [*queue.set_aside, *queue.closed]:
                 self.fail(batch, ClientError(f"The epochs of producer {producer_id} are used up."))
             return
-        queue.needs_bump = False
+        queue.needs_bump = queue.known = False
         queue.closed.extendleft(reversed(queue.set_aside))
         queue.set_aside.clear()
         queue.producer = (producer_id, epoch + 1)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from barnabas.client.connection import Connection, api_name
+from barnabas.client.backoff import Backoff
+from barnabas.client.connection import Connection
 from barnabas.client.errors import BrokerUnreachable, Refused, TimedOut, known_code
 from barnabas.client.metadata import (
     NO_LEADER,
@@ -23,6 +24,7 @@ from barnabas.client.metadata import (
     TopicPartition,
     metadata_from,
 )
+from barnabas.client.protocol import api_name
 from barnabas.client.settings import ClientSettings, show_address
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.schema import Request, Struct
@@ -60,15 +62,13 @@ class Attempts:
     def __init__(self, settings: ClientSettings, timeout_ms: int | None = None) -> None:
         self.timeout_ms = settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.deadline = time.monotonic() + self.timeout_ms / 1000
-        self._pause_ms = float(settings.retry_backoff_ms)
-        self._pause_max_ms = settings.retry_backoff_max_ms
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     @classmethod
     def brisk(cls, settings: ClientSettings) -> Self:
         """For what is over in milliseconds as a rule: the pauses begin with two."""
         attempts = cls(settings)
-        attempts._pause_ms = BRISK_PAUSE_MS
-        attempts._pause_max_ms = min(settings.retry_backoff_ms, attempts._pause_max_ms)
+        attempts._backoff = Backoff(BRISK_PAUSE_MS, min(settings.retry_backoff_ms, settings.retry_backoff_max_ms))
         return attempts
 
     def pause(self) -> bool:
@@ -76,8 +76,7 @@ class Attempts:
         left_s = self.deadline - time.monotonic()
         if left_s <= 0:
             return False
-        time.sleep(min(self._pause_ms * jitter() / 1000, left_s))
-        self._pause_ms = min(self._pause_ms * 2, self._pause_max_ms)
+        time.sleep(min(self._backoff.fail(), left_s))
         return True
 
 
@@ -435,11 +434,6 @@ class Cluster:
         except (BrokerUnreachable, TimedOut):
             return {}
         return offsets_found(answer, retriable=LEADER_MOVED | UNKNOWN)
-
-
-def jitter() -> float:
-    """0.8 to 1.2, so that many clients do not come back at once; `random` is slow to import."""
-    return 0.8 + time.monotonic_ns() % 401 / 1000
 
 
 def error_codes(answer: object) -> Iterator[ErrorCode]:

@@ -1,60 +1,32 @@
-"""One connection to one broker, used by one thread: set up, negotiated, and then requests and answers in order.
+"""One connection to one broker, used by one thread: the blocking driver of `protocol`.
 
-Set-up is: TCP to the first address of the host that answers, TLS, ApiVersions, SASL. A broker that does not know our
-ApiVersions says so in the oldest form and is asked again in its own newest; one that closes instead is asked once more
-in the oldest.
+It connects to the first address of the host that answers, with TLS if the settings say so, and sets the connection up.
+A broker that closes the connection when it is asked for its versions is asked once more, in the oldest form.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from barnabas import __version__
-from barnabas.client.errors import (
-    AuthenticationFailed,
-    BrokerUnreachable,
-    ClientError,
-    ConnectionLost,
-    Refused,
-    TimedOut,
-    UnreadableAnswer,
-    UnsupportedByBroker,
-)
-from barnabas.client.exchange import read_response, request_frame
+from barnabas.client.errors import BrokerUnreachable, ClientError, ConnectionLost, TimedOut, UnreadableAnswer
+from barnabas.client.protocol import Asked, ClientProtocol, Features, Steps
 from barnabas.client.settings import Address, ClientSettings, show_address
-from barnabas.wire.apis import APIS
-from barnabas.wire.codec import DecodeError
-from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.schema import Request
 
 if TYPE_CHECKING:
     import ssl
 
 BUFFER_BYTES = 32 * 1024
-LENGTH = struct.Struct(">i")
-API_VERSIONS_KEY = 18
-SESSION_SHARE = 0.85  # of a SASL session's lifetime that is used before the login is repeated
-TLS_ALERT, HTTP = b"\x15\x03", b"HTTP"
-
-
-class Features(NamedTuple):
-    supported: Mapping[str, tuple[int, int]]
-    finalized: Mapping[str, int]
-    finalized_epoch: int
 
 
 class Pending(NamedTuple):
-    request: type[Request]
-    version: int
-    correlation_id: int
+    asked: Asked
     deadline: float
 
 
@@ -66,28 +38,31 @@ class Connection:
         self.address = address
         self.peer = show_address(address)
         self.node_id = node_id
-        self.versions: Mapping[int, tuple[int, int]] = {}
-        self.features = Features({}, {}, -1)
         self.last_used = time.monotonic()
         self._settings = settings
         if tls is None and settings.security.uses_tls:
             tls = settings.security.ssl_context()
         self._tls = tls
-        self._correlation_id = 0
+        self._protocol = ClientProtocol(self.peer, settings.client_id, settings.security)
         self._pending: deque[Pending] = deque()
-        self._newest: dict[type[Request], int] = {}
         self._login_ends = float("inf")
         self._received = memoryview(b"")  # read from the socket and not yet used
         self._buffer = bytearray(BUFFER_BYTES)
         self._timeout_s = -1.0
         self._socket = self._connect()
         try:
-            self._negotiate()
-            if settings.security.uses_sasl:
-                self._log_in()
+            self._set_up()
         except BaseException:
             self.close()
             raise
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return self._protocol.versions
+
+    @property
+    def features(self) -> Features:
+        return self._protocol.features
 
     @property
     def closed(self) -> bool:
@@ -129,41 +104,24 @@ class Connection:
     ) -> int:
         """The request's correlation id. `answered` is false for Produce without acks."""
         if time.monotonic() > self._login_ends and not self._pending:
-            self._log_in()
+            self._take(self._protocol.log_in())
         return self._send(request, self.version_of(type(request)) if version is None else version, timeout_ms, answered)
 
     def receive(self) -> Any:
         """The answer to the oldest request that has none yet."""
-        pending = self._pending[0]
-        frame = self._receive_frame(pending.deadline, pending.request)
+        asked, deadline = self._pending[0]
+        frame = self._receive_frame(deadline, asked.request)
         self._pending.popleft()
         self.last_used = time.monotonic()
-        if pending.request is ApiVersionsRequest and frame[4:6] == b"\x00\x23":  # UNSUPPORTED_VERSION, in version 0
-            return ApiVersionsResponse.decode(memoryview(frame)[4:], 0)
         try:
-            return read_response(pending.request, pending.version, pending.correlation_id, frame)
-        except DecodeError as error:
+            return self._protocol.read_answer(asked, frame)
+        except UnreadableAnswer:
             self.close()
-            name = f"{api_name(pending.request)} version {pending.version}"
-            raise UnreadableAnswer(f"{self.peer} gave an answer to {name} that cannot be read: {error}.") from error
+            raise
 
     def version_of(self, request: type[Request]) -> int:
         """The newest version both sides know."""
-        if request in self._newest:
-            return self._newest[request]
-        api = APIS[request.api_key]
-        known = api.broker or api.controller or request.valid_versions
-        low, high = max(known[0], request.valid_versions[0]), min(known[1], request.valid_versions[1])
-        offered = self.versions.get(request.api_key)
-        if offered is None:
-            raise UnsupportedByBroker(f"The broker at {self.peer} does not know {api_name(request)}.")
-        if max(low, offered[0]) > min(high, offered[1]):
-            raise UnsupportedByBroker(
-                f"The broker at {self.peer} knows {api_name(request)} in versions {offered[0]} to {offered[1]}, "
-                f"and this client in {low} to {high}."
-            )
-        self._newest[request] = min(high, offered[1])
-        return self._newest[request]
+        return self._protocol.version_of(request)
 
     def close(self) -> None:
         self._received = memoryview(b"")
@@ -203,109 +161,66 @@ class Connection:
         raise BrokerUnreachable(f"{self.peer} cannot be reached: {problem}.")
 
     def _wrap(self, plain: socket.socket) -> socket.socket:
-        import ssl
+        from barnabas.client.tls import tls_problem
 
         assert self._tls is not None
         plain.settimeout(self._settings.request_timeout_ms / 1000)
         try:
             return self._tls.wrap_socket(plain, server_hostname=self.address[0])
-        except ssl.SSLCertVerificationError as error:
-            raise AuthenticationFailed(
-                f"The certificate of {self.peer} is not trusted: {error.verify_message}."
-            ) from None
-        except TimeoutError:
-            raise TimedOut(f"{self.peer} did not answer the TLS handshake.") from None
-        except ssl.SSLError as error:
-            what = error.reason or str(error)
-            raise AuthenticationFailed(f"TLS with {self.peer} failed ({what}): does this listener speak TLS?") from None
-        except OSError:
-            raise ConnectionLost(
-                f"{self.peer} closed the connection in the TLS handshake: does it speak TLS?"
-            ) from None
+        except OSError as error:
+            raise tls_problem(self.peer, error) from None
 
-    def _negotiate(self) -> None:
-        version = ApiVersionsRequest.valid_versions[1]
+    def _set_up(self) -> None:
         try:
-            answer = self._ask_versions(version)
+            self._take(self._protocol.set_up())
         except ConnectionLost:
+            if self._protocol.versions:
+                raise
             self._socket.close()
             self._received, self._timeout_s = memoryview(b""), -1.0
             self._socket = self._connect()
-            answer = self._ask_versions(0)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            offered = next((api.max_version for api in answer.api_keys if api.api_key == API_VERSIONS_KEY), 0)
-            answer = self._ask_versions(min(offered, version))
-        if answer.error_code:
-            raise Refused(answer.error_code, f"{self.peer} refused to say what it speaks")
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        self.features = Features(
-            {item.name: (item.min_version, item.max_version) for item in answer.supported_features},
-            {item.name: item.max_version_level for item in answer.finalized_features},
-            answer.finalized_features_epoch,
-        )
+            self._take(self._protocol.set_up(first_version=0))
 
-    def _ask_versions(self, version: int) -> Any:
-        request = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
-        self._send(request, version)
-        return self.receive()
-
-    def _log_in(self) -> None:
-        from barnabas.client.sasl import exchange_for
-        from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-        from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
-
-        security = self._settings.security
-        self._send(SaslHandshakeRequest(mechanism=security.mechanism), self.version_of(SaslHandshakeRequest))
-        offer = self.receive()
-        if offer.error_code:
-            raise AuthenticationFailed(
-                f"{self.peer} does not take {security.mechanism}; it offers {', '.join(offer.mechanisms) or 'nothing'}."
-            )
-        exchange = exchange_for(security.mechanism, security.username, security.password)
-        message = exchange.first()
-        version = self.version_of(SaslAuthenticateRequest)
-        while not exchange.done:
-            self._send(SaslAuthenticateRequest(auth_bytes=message), version)
+    def _take(self, steps: Steps) -> None:
+        """Sends what the steps ask for, until there is nothing more to ask."""
+        answer = None
+        while True:
+            try:
+                request, version = steps.send(answer)
+            except StopIteration:
+                break
+            self._send(request, version)
             answer = self.receive()
-            if answer.error_code:
-                said = (answer.error_message or known_name(answer.error_code)).rstrip(".")
-                raise AuthenticationFailed(f"{self.peer} refused the login of {security.username}: {said}.")
-            message = exchange.answer(bytes(answer.auth_bytes))
-        lifetime_ms = answer.session_lifetime_ms
-        self._login_ends = time.monotonic() + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms > 0 else float("inf")
+        self._login_ends = time.monotonic() + self._protocol.session_ms / 1000
 
     def _send(self, request: Request, version: int, timeout_ms: int | None = None, answered: bool = True) -> int:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = request_frame(request, version, self._correlation_id, self._settings.client_id)
+        asked, frame = self._protocol.request_frame(request, version)
         deadline = time.monotonic() + (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
             self._set_timeout(deadline)
             self._socket.sendall(frame)
         except TimeoutError:
             raise self._timed_out(type(request)) from None
-        except OSError as error:
-            raise self._lost(type(request), error) from None
+        except OSError:
+            raise self._lost(type(request)) from None
         if answered:
-            self._pending.append(Pending(type(request), version, self._correlation_id, deadline))
-        return self._correlation_id
+            self._pending.append(Pending(asked, deadline))
+        return asked.correlation_id
 
     def _receive_frame(self, deadline: float, request: type[Request]) -> bytearray:
         try:
             head = bytearray(4)
             self._receive_into(memoryview(head), deadline)
-            (length,) = LENGTH.unpack(head)
-            wants_tls = head.startswith(TLS_ALERT)
-            if length < 4 or wants_tls or head == HTTP:
-                self.close()
-                hint = " It seems to want TLS." if wants_tls else ""
-                raise UnreadableAnswer(f"{self.peer} does not answer as a Kafka broker does.{hint}")
-            frame = bytearray(length)
+            frame = bytearray(self._protocol.answer_length(head))
             self._receive_into(memoryview(frame), deadline)
             return frame
+        except UnreadableAnswer:
+            self.close()
+            raise
         except TimeoutError:
             raise self._timed_out(request) from None
-        except OSError as error:
-            raise self._lost(request, error) from None
+        except OSError:
+            raise self._lost(request) from None
 
     def _receive_into(self, view: memoryview, deadline: float) -> None:
         """Small answers come out of the buffer, several of one read; of large ones most goes straight to its place."""
@@ -342,17 +257,12 @@ class Connection:
             self._socket.settimeout(self._timeout_s)
 
     def _timed_out(self, request: type[Request]) -> TimedOut:
-        """An answer that comes later could be taken for another's: the connection is of no use any more."""
         self.close()
-        return TimedOut(f"{self.peer} did not answer {api_name(request)} in time.")
+        return self._protocol.timed_out(request)
 
-    def _lost(self, request: type[Request], error: OSError) -> ConnectionLost:
+    def _lost(self, request: type[Request]) -> ConnectionLost:
         self.close()
-        hint = ""
-        if not self.versions:
-            protocol = self._settings.security.protocol
-            hint = f" (security.protocol is {protocol}: is that what this listener speaks?)"
-        return ConnectionLost(f"{self.peer} closed the connection before it answered {api_name(request)}{hint}.")
+        return self._protocol.lost(request)
 
 
 def wait_readable(connections: Iterable[Connection], timeout_s: float) -> set[int]:
@@ -361,11 +271,3 @@ def wait_readable(connections: Iterable[Connection], timeout_s: float) -> set[in
     for connection in connections:
         poller.register(connection.fileno(), select.POLLIN)
     return {number for number, _ in poller.poll(timeout_s * 1000)}
-
-
-def api_name(request: type[Request]) -> str:
-    return request.__name__.removesuffix("Request")
-
-
-def known_name(code: int) -> str:
-    return Refused(code).code.name

@@ -261,6 +261,19 @@ class GroupConsumer(Reader):
         """As `poll`, but raw: `barnabas.client.records` counts and decodes them."""
         return self._polled(timeout_ms, self._read_batches)
 
+    def keep_up(self, timeout_ms: int) -> None:
+        """Takes part in rebalances and commits as `poll` does, and reads nothing."""
+
+        def wait(deadline: float) -> list[ConsumerRecord]:
+            time.sleep(max(deadline - time.monotonic(), 0))
+            return []
+
+        self._polled(timeout_ms, wait)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self._rebalancing
+
     def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None, *, within_ms: int | None = None
     ) -> None:

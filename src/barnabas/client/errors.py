@@ -10,6 +10,7 @@ ClientError
 ├── TransactionFailed        what was written cannot be committed any more: abort it
 ├── UnreadableAnswer         bytes came back that are not the answer
 └── Refused                  the broker's answer is an error; its code is in `code`
+    ├── PartitionRefused     a partition cannot be read; which one is in `topic` and `partition`
     └── OffsetOutOfRange     the offset lies before the log's start or behind its end
 """
 
@@ -62,6 +63,12 @@ class Refused(ClientError):
         self.message = message or self.code.name
         name = self.code.name
         super().__init__(f"{message} ({name})" if message and name not in message else self.message)
+
+
+class PartitionRefused(Refused):
+    def __init__(self, partition: tuple[str, int], code: int) -> None:
+        self.topic, self.partition = partition
+        super().__init__(code, f"{self.topic}-{self.partition} cannot be read")
 
 
 class OffsetOutOfRange(Refused):

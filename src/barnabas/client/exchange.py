@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.wire.apis import APIS, message_classes, request_header_version, response_header_version
+from barnabas.wire.apis import message_classes, request_header_version, response_header_version
 from barnabas.wire.codec import DecodeError
 from barnabas.wire.headers import RequestHeader, ResponseHeader
 from barnabas.wire.schema import Buffer, Request, Response
-
-
-def latest_version(request: type[Request]) -> int:
-    """The newest version the reference offers to clients."""
-    offered = APIS[request.api_key].broker or APIS[request.api_key].controller
-    return offered[1] if offered else request.valid_versions[1]
 
 
 def request_frame(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytearray:

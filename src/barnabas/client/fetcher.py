@@ -20,6 +20,7 @@ from barnabas.client.errors import (
     BrokerUnreachable,
     ClientError,
     OffsetOutOfRange,
+    PartitionRefused,
     Refused,
     TimedOut,
     known_code,
@@ -35,6 +36,7 @@ from barnabas.wire.uuids import ZERO_UUID, Uuid
 DELTA = struct.Struct(">i")
 LAST_VERSION_WITH_NAMES = 12
 RETRIED = LEADER_MOVED | UNKNOWN | {ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR}
+NO_END = 1 << 63
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
@@ -45,15 +47,30 @@ class FetchSettings:
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
     partition_max_bytes: int = 1024 * 1024
+    rack: str = ""
+    unknown_patience_ms: int | None = None  # for a leader; by default default.api.timeout.ms
+
+    @property
+    def isolation_level(self) -> int:
+        return ISOLATION_LEVELS[self.isolation]
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+    def from_properties(
+        cls,
+        properties: Mapping[str, str],
+        *,
+        partition_max_bytes: int = 1024 * 1024,
+        unknown_patience_ms: int | None = None,
+    ) -> Self:
+        """`partition_max_bytes` is for who does not set max.partition.fetch.bytes."""
         return cls(
             isolation=one_of(properties, "isolation.level", "read_uncommitted", tuple(ISOLATION_LEVELS)),
             max_wait_ms=integer(properties, "fetch.max.wait.ms", 500),
             min_bytes=integer(properties, "fetch.min.bytes", 1),
             max_bytes=integer(properties, "fetch.max.bytes", 50 * 1024 * 1024),
-            partition_max_bytes=integer(properties, "max.partition.fetch.bytes", 1024 * 1024),
+            partition_max_bytes=integer(properties, "max.partition.fetch.bytes", partition_max_bytes),
+            rack=properties.get("client.rack", ""),
+            unknown_patience_ms=unknown_patience_ms,
         )
 
 
@@ -75,16 +92,33 @@ class Fetched(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class FetchRange(NamedTuple):
+    """Offsets of a partition that are to be read. With a topic id, of that topic only, and not of a namesake."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    topic_id: Uuid = ZERO_UUID
+
+
 class Position:
-    """Where the next fetch of a partition begins."""
+    """Where the next fetch of a partition begins, and where reading ends."""
 
-    __slots__ = ("offset", "paused", "retry_at", "unknown_since")
+    __slots__ = ("end", "ends_at", "offset", "paused", "problem", "retry_at", "topic_id", "unknown_since")
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, end: int = NO_END, topic_id: Uuid = ZERO_UUID) -> None:
         self.offset = offset
+        self.end = end
+        self.topic_id = topic_id
+        self.ends_at = end  # of what may be read, as the leader said last
+        self.problem = ErrorCode.NONE  # of the last answer
         self.paused = False
         self.retry_at = 0.0
         self.unknown_since = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        return not self.paused and self.offset < self.end
 
 
 class Flight(NamedTuple):
@@ -103,6 +137,9 @@ class Fetcher:
         self._flights: dict[int, Flight] = {}
         self._node_retry_at: dict[int, float] = {}
         self._problems: list[ClientError] = []
+        patience_ms = self._settings.unknown_patience_ms
+        self.trouble = ""  # the last with a connection
+        self._patience_s = (cluster.settings.default_api_timeout_ms if patience_ms is None else patience_ms) / 1000
         self._metadata_at = time.monotonic()
 
     @property
@@ -116,6 +153,17 @@ class Fetcher:
         for partition, offset in positions.items():
             kept[partition].offset = offset
         self._positions = kept
+
+    def assign_ranges(self, ranges: Iterable[FetchRange]) -> None:
+        """Exactly these from now on: nothing is asked for from a range's end on. What is under way is given up."""
+        for leader in list(self._flights):
+            self._connections.pop(leader).close()
+        self._flights.clear()
+        self._problems.clear()
+        self._positions = {each.partition: Position(each.start, each.end, each.topic_id) for each in ranges}
+
+    def position(self, partition: TopicPartition) -> Position:
+        return self._positions[partition]
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         self._positions[topic, partition].offset = offset
@@ -164,10 +212,11 @@ class Fetcher:
             self._metadata_at = now
             for topic in {topic for topic, _ in self._positions}:
                 self._cluster.forget_leader(topic)
-        wanted = [item for item in self._positions.items() if not item[1].paused and item[1].retry_at <= now]
+        wanted = [item for item in self._positions.items() if item[1].wanted and item[1].retry_at <= now]
         try:
             self._cluster.know_topics({topic for (topic, _), _ in wanted}, timeout_ms=0)
-        except (BrokerUnreachable, TimedOut):
+        except (BrokerUnreachable, TimedOut) as error:
+            self.trouble = str(error)
             for _, position in wanted:
                 self._put_off(position)
             return
@@ -199,9 +248,10 @@ class Fetcher:
             topics: dict[str, FetchTopic] = {}
             for (topic, index), position in wanted.items():
                 known = self._cluster.known_topic(topic)
-                if known.topic_id == ZERO_UUID:
+                topic_id = known.topic_id if position.topic_id == ZERO_UUID else position.topic_id
+                if topic_id == ZERO_UUID:
                     newest = min(newest, LAST_VERSION_WITH_NAMES)
-                entry = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=known.topic_id))
+                entry = topics.setdefault(topic, FetchTopic(topic=topic, topic_id=topic_id))
                 entry.partitions.append(
                     FetchPartition(
                         partition=index,
@@ -214,13 +264,14 @@ class Fetcher:
                 max_wait_ms=settings.max_wait_ms,
                 min_bytes=settings.min_bytes,
                 max_bytes=settings.max_bytes,
-                isolation_level=ISOLATION_LEVELS[settings.isolation],
+                isolation_level=settings.isolation_level,
+                rack_id=settings.rack,
                 topics=list(topics.values()),
             )
             limit_ms = max(self._cluster.settings.request_timeout_ms, 2 * settings.max_wait_ms)
             connection.send(request, newest, timeout_ms=limit_ms)
-        except (BrokerUnreachable, TimedOut):
-            self._drop(leader)
+        except (BrokerUnreachable, TimedOut) as error:
+            self._drop(leader, error)
             return
         asked = {partition: position.offset for partition, position in wanted.items()}
         self._flights[leader] = Flight(asked, {entry.topic_id: name for name, entry in topics.items()})
@@ -244,8 +295,8 @@ class Fetcher:
             flight = self._flights[leader]
             try:
                 answer = self._connections[leader].receive()
-            except (BrokerUnreachable, TimedOut):
-                self._drop(leader)
+            except (BrokerUnreachable, TimedOut) as error:
+                self._drop(leader, error)
                 continue
             del self._flights[leader]
             fetched += self._accept(flight, answer)
@@ -274,6 +325,8 @@ class Fetcher:
                     self._refused(key, position, known_code(data.error_code))
                     continue
                 position.unknown_since = 0.0
+                position.problem = ErrorCode.NONE
+                position.ends_at = data.last_stable_offset if self._settings.isolation_level else data.high_watermark
                 found = taken(name, data, position.offset)
                 if found.next_offset > position.offset:
                     position.offset = found.next_offset
@@ -295,18 +348,19 @@ class Fetcher:
             self._lose(partition, position, code)
         else:
             self._put_off(position)
-            self._problems.append(Refused(code, f"{partition[0]}-{partition[1]} cannot be read"))
+            self._problems.append(PartitionRefused(partition, code))
 
     def _lose(self, partition: TopicPartition, position: Position, code: ErrorCode) -> None:
         """The leader is another, or unknown for now: it is looked for, but not for ever."""
         now = time.monotonic()
         self._put_off(position)
+        position.problem = code
         self._cluster.forget_leader(partition[0])
         if not position.unknown_since:
             position.unknown_since = now
-        elif now - position.unknown_since > self._cluster.settings.default_api_timeout_ms / 1000:
+        elif now - position.unknown_since > self._patience_s:
             position.unknown_since = 0.0
-            self._problems.append(Refused(code, f"{partition[0]}-{partition[1]} cannot be read"))
+            self._problems.append(PartitionRefused(partition, code))
 
     def _put_off(self, position: Position) -> None:
         position.retry_at = time.monotonic() + self._cluster.settings.retry_backoff_ms / 1000
@@ -317,7 +371,8 @@ class Fetcher:
             known = self._connections[leader] = self._cluster.new_connection(leader)
         return known
 
-    def _drop(self, leader: int) -> None:
+    def _drop(self, leader: int, error: ClientError) -> None:
+        self.trouble = str(error)
         flight = self._flights.pop(leader, None)
         connection = self._connections.pop(leader, None)
         if connection is not None:

@@ -137,7 +137,7 @@ class Membership:
         try:
             leave_group(self._cluster, self._settings.group_id, member_id)
         except ClientError as error:
-            log.info("Group %s was left without a word: %s", self._settings.group_id, error)
+            log.info("The member could not tell group %s that it leaves: %s", self._settings.group_id, error)
 
     def _send_join(self, owned: list[TopicPartition], deadline: float) -> None:
         settings = self._settings

@@ -12,8 +12,13 @@ from barnabas.wire.uuids import Uuid
 if TYPE_CHECKING:
     from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
-TopicPartition = tuple[str, int]
+TopicPartition = tuple[str, int]  # topic and index
 NO_LEADER = -1
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """orders-3, as Kafka writes it everywhere."""
+    return f"{partition[0]}-{partition[1]}"
 
 
 class BrokerNode(NamedTuple):

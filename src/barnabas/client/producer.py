@@ -29,13 +29,14 @@ from barnabas.client.errors import ClientError, InvalidSetting, Refused, TimedOu
 from barnabas.client.metadata import NO_LEADER, TopicMetadata
 from barnabas.client.partitioning import RoundRobinPartitions, StickyPartitions, partition_for_key
 from barnabas.client.producer_settings import ProducerSettings
-from barnabas.client.sender import TOPIC_MAY_COME, Sender
+from barnabas.client.send_core import TOPIC_MAY_COME
+from barnabas.client.sender import Sender
 from barnabas.client.settings import ClientSettings
 from barnabas.wire.batch import read_header
 from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.client.transactions import Transaction
+    from barnabas.client.transaction import Transaction
 
 __all__ = ["Delivery", "Producer", "ProducerSettings", "RecordMetadata"]
 

@@ -107,7 +107,7 @@ def iterate_records(fetched: Fetched, *, check_crcs: bool = True) -> Iterator[Co
         header = batch.header
         kind = LOG_APPEND_TIME if header.attributes & LOG_APPEND_TIME_FLAG else CREATE_TIME
         epoch = header.leader_epoch
-        with Sound(fetched, batch):
+        with DamageNaming(fetched, batch):
             for record in decode_batch(fetched, batch):
                 offset = record.offset
                 if offset >= first:
@@ -123,7 +123,7 @@ def count(fetched: Fetched, *, check_crcs: bool = True) -> tuple[int, int]:
     records = size = 0
     first = fetched.fetch_offset
     for batch in visible_batches(fetched, check_crcs=check_crcs):
-        with Sound(fetched, batch):
+        with DamageNaming(fetched, batch):
             decoded = decode_batch(fetched, batch)
             if batch.header.base_offset < first:
                 decoded = [record for record in decoded if record.offset >= first]
@@ -136,7 +136,7 @@ def count(fetched: Fetched, *, check_crcs: bool = True) -> tuple[int, int]:
     return records, size
 
 
-class Sound:
+class DamageNaming:
     """Whatever the reader stumbles over becomes one kind of error that says where."""
 
     def __init__(self, fetched: Fetched, batch: Batch) -> None:

@@ -11,9 +11,12 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.errors import AuthenticationFailed
+
+if TYPE_CHECKING:
+    from barnabas.client.security import SecuritySettings
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000  # a broker may not keep us busy for minutes
@@ -27,10 +30,18 @@ class Exchange(Protocol):
     def answer(self, challenge: bytes) -> bytes: ...
 
 
-def exchange_for(mechanism: str, username: str, password: str) -> Exchange:
-    if mechanism == "PLAIN":
-        return PlainExchange(username, password)
-    return ScramExchange(mechanism, username, password, secrets.token_urlsafe(24))
+def exchange_for(security: SecuritySettings) -> Exchange:
+    """May block, where a token is fetched."""
+    if security.bearer_token is not None:
+        from barnabas.client.oauth import BearerExchange
+
+        return BearerExchange(security.bearer_token())
+    if security.mechanism == "PLAIN":
+        return PlainExchange(security.username, security.password)
+    nonce = secrets.token_urlsafe(24)
+    return ScramExchange(
+        security.mechanism, security.username, security.password, nonce, is_token=security.is_delegation_token
+    )
 
 
 class PlainExchange:
@@ -50,11 +61,13 @@ class PlainExchange:
 class ScramExchange:
     """first -> server's first -> proof -> server's signature -> done."""
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False) -> None:
+        """With `is_token` the names are the id and the HMAC of a delegation token."""
         self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
         self._password = password.encode()
         self._nonce = nonce
-        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        extension = ",tokenauth=true" if is_token else ""
+        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._expected_signature: bytes | None = None
         self.done = False
 

@@ -1,15 +1,14 @@
 """How a client proves who it is and whom it talks to: TLS and SASL settings, out of Kafka's properties.
 
-Certificates come as PEM, in files or in the properties themselves. Java's own key stores cannot be read here and are
-refused with a sentence that says what to do.
+What both ends of a connection have to do for TLS is in `tls.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import listed, one_of
@@ -17,11 +16,11 @@ from barnabas.client.properties import listed, one_of
 if TYPE_CHECKING:
     import ssl
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TLS_VERSIONS = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
+    from barnabas.client.tls import OwnCertificate
 
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
 _JAAS_OPTION = re.compile(r'\s+([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s;"\']+))')
 
 
@@ -30,11 +29,11 @@ class SecuritySettings:
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     username: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
+    is_delegation_token: bool = False  # the login is by the id and the HMAC of one, with SCRAM
+    bearer_token: Callable[[], str] | None = field(default=None, repr=False)  # of OAUTHBEARER; it may block
     trusted_certificates: str | None = None  # PEM; None: those of the system
-    certificate_chain: str | None = None  # PEM, our own
-    private_key: str | None = None  # PEM, our own
-    private_key_password: str | None = None
+    own_certificate: OwnCertificate | None = field(default=None, repr=False)
     verify_host_name: bool = True
     tls_versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ciphers: str | None = None
@@ -50,70 +49,39 @@ class SecuritySettings:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         protocol = one_of(properties, "security.protocol", "PLAINTEXT", PROTOCOLS)
-        mechanism, username, password = "", "", ""
-        if protocol.startswith("SASL"):
-            mechanism = _mechanism(properties)
-            username, password = _login(properties, mechanism)
+        login = _login(properties) if protocol.startswith("SASL") else {}
         if not protocol.endswith("SSL"):
-            return cls(protocol=protocol, mechanism=mechanism, username=username, password=password)
-        chain, key = _own_certificate(properties)
-        versions = listed(properties, "ssl.enabled.protocols", "TLSv1.2,TLSv1.3")
-        for version in versions:
-            if version not in TLS_VERSIONS:
-                raise InvalidSetting("ssl.enabled.protocols", f"names {version}; TLSv1.2 and TLSv1.3 are known here.")
+            return cls(protocol=protocol, **login)
+        from barnabas.client.tls import own_certificate, tls_versions, trusted_certificates
+
         return cls(
             protocol=protocol,
-            mechanism=mechanism,
-            username=username,
-            password=password,
-            trusted_certificates=_trusted_certificates(properties),
-            certificate_chain=chain,
-            private_key=key,
-            private_key_password=properties.get("ssl.key.password"),
+            **login,
+            trusted_certificates=trusted_certificates(properties),
+            own_certificate=own_certificate(properties),
             verify_host_name=bool(properties.get("ssl.endpoint.identification.algorithm", "https").strip()),
-            tls_versions=tuple(versions),
-            ciphers=":".join(listed(properties, "ssl.cipher.suites")) or None,
+            tls_versions=tls_versions(properties),
+            ciphers=",".join(listed(properties, "ssl.cipher.suites")) or None,
         )
 
     def ssl_context(self) -> ssl.SSLContext:
         """Made anew at each call; who connects more than once keeps it."""
         import ssl
 
+        from barnabas.client.tls import choose_ciphers, present, speak, trust
+
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.verify_host_name
-        offered = sorted(getattr(ssl.TLSVersion, TLS_VERSIONS[version]) for version in self.tls_versions)
-        context.minimum_version, context.maximum_version = offered[0], offered[-1]
-        try:
-            if self.trusted_certificates is None:
-                context.load_default_certs()
-            else:
-                context.load_verify_locations(cadata=self.trusted_certificates)
-        except ssl.SSLError as error:
-            raise InvalidSetting("ssl.truststore", f"holds no certificate that can be read: {error.reason}.") from None
+        speak(context, self.tls_versions)
+        if self.trusted_certificates is None:
+            context.load_default_certs()
+        else:
+            trust(context, self.trusted_certificates)
         if self.ciphers is not None:
-            try:
-                context.set_ciphers(self.ciphers)
-            except ssl.SSLError:
-                raise InvalidSetting("ssl.cipher.suites", "names no cipher suite that is known here.") from None
-        if self.private_key is not None:
-            _load_own_certificate(context, self)
+            choose_ciphers(context, self.ciphers)
+        if self.own_certificate is not None:
+            present(context, self.own_certificate)
         return context
-
-
-def _load_own_certificate(context: ssl.SSLContext, security: SecuritySettings) -> None:
-    """The library reads files only, so there is one for a moment, which nobody else may open."""
-    import ssl
-    import tempfile
-
-    pem = f"{security.private_key}\n{security.certificate_chain or ''}\n"
-    with tempfile.NamedTemporaryFile("w", prefix="barnabas-", suffix=".pem") as file:
-        file.write(pem)
-        file.flush()
-        try:
-            context.load_cert_chain(file.name, password=security.private_key_password or "")
-        except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise InvalidSetting("ssl.keystore", f"has no private key and certificate that fit: {reason}.") from None
 
 
 def _mechanism(properties: Mapping[str, str]) -> str:
@@ -126,15 +94,27 @@ def _mechanism(properties: Mapping[str, str]) -> str:
     return mechanism
 
 
-def _login(properties: Mapping[str, str], mechanism: str) -> tuple[str, str]:
+def _login(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of the settings that are about SASL."""
+    mechanism = _mechanism(properties)
     text = properties.get("sasl.jaas.config")
+    if mechanism == "OAUTHBEARER":
+        from barnabas.client.oauth import token_source
+
+        options = {} if text is None else parse_jaas(text)
+        return {"mechanism": mechanism, "bearer_token": token_source(properties, options)}
     if text is None:
         raise InvalidSetting("sasl.jaas.config", f"is missing, and {mechanism} needs a user name and a password.")
     options = parse_jaas(text)
     for option in ("username", "password"):
         if option not in options:
             raise InvalidSetting("sasl.jaas.config", f"has no {option}.")
-    return options["username"], options["password"]
+    return {
+        "mechanism": mechanism,
+        "username": options["username"],
+        "password": options["password"],
+        "is_delegation_token": options.get("tokenauth", "false").lower() == "true",
+    }
 
 
 def parse_jaas(text: str) -> dict[str, str]:
@@ -152,64 +132,3 @@ def parse_jaas(text: str) -> dict[str, str]:
     if text[position:].strip() != ";":
         raise InvalidSetting("sasl.jaas.config", 'must end with one semicolon after its options, each name="value".')
     return options
-
-
-def _trusted_certificates(properties: Mapping[str, str]) -> str | None:
-    inline = properties.get("ssl.truststore.certificates")
-    location = properties.get("ssl.truststore.location")
-    if inline is None and location is None:
-        return None
-    _require_pem(properties, "ssl.truststore", inline)
-    blocks = pem_blocks(inline) if inline is not None else _read_pem("ssl.truststore.location", location or "")
-    certificates = [block for kind, block in blocks if kind.endswith("CERTIFICATE")]
-    if not certificates:
-        name = "ssl.truststore.certificates" if inline is not None else "ssl.truststore.location"
-        raise InvalidSetting(name, "holds no certificate in PEM.")
-    return "\n".join(certificates)
-
-
-def _own_certificate(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Certificate chain and private key."""
-    key = properties.get("ssl.keystore.key")
-    location = properties.get("ssl.keystore.location")
-    if key is None and location is None:
-        return None, None
-    _require_pem(properties, "ssl.keystore", key)
-    if key is not None:
-        blocks = pem_blocks(key) + pem_blocks(properties.get("ssl.keystore.certificate.chain", ""))
-    else:
-        blocks = _read_pem("ssl.keystore.location", location or "")
-    keys = [block for kind, block in blocks if kind.endswith("PRIVATE KEY")]
-    chain = [block for kind, block in blocks if kind.endswith("CERTIFICATE")]
-    if not keys or not chain:
-        missing = "private key" if not keys else "certificate"
-        raise InvalidSetting("ssl.keystore.key" if key is not None else "ssl.keystore.location", f"has no {missing}.")
-    return "\n".join(chain), keys[0]
-
-
-def _require_pem(properties: Mapping[str, str], store: str, inline: str | None) -> None:
-    kind = properties.get(f"{store}.type", "PEM" if inline is not None else "JKS").strip()
-    if kind.upper() != "PEM":
-        raise InvalidSetting(
-            f"{store}.type",
-            f"is {kind}, which only Java reads: set it to PEM and give certificates and keys as PEM "
-            "(`keytool -exportcert -rfc` and `openssl pkcs12` convert them).",
-        )
-
-
-def _read_pem(name: str, location: str) -> list[tuple[str, str]]:
-    try:
-        with open(location, encoding="latin-1") as file:
-            return pem_blocks(file.read())
-    except OSError as error:
-        raise InvalidSetting(name, f"is {location}, which cannot be read: {error.strerror}.") from None
-
-
-def pem_blocks(text: str) -> list[tuple[str, str]]:
-    """Kind and text of every block, with lines as OpenSSL wants them: in properties they often stand on one line."""
-    found = []
-    for kind, body in _PEM_BLOCK.findall(text):
-        joined = "".join(body.split())
-        lines = [joined[at : at + 64] for at in range(0, len(joined), 64)]
-        found.append((kind, "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"])))
-    return found

@@ -8,7 +8,7 @@ end_transaction(cluster, prepared, commit=True)                     here, or whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import TransactionFailed
@@ -17,12 +17,12 @@ from barnabas.client.offsets import CommittedOffset
 from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.settings import ClientSettings
+from barnabas.client.transaction import Transaction
 from barnabas.client.transaction_requests import (
     ListedTransaction,
     PreparedTransaction,
     add_group,
     add_offsets,
-    add_partitions,
     end_transaction,
     init_transactions,
     list_transactions,
@@ -31,29 +31,11 @@ from barnabas.client.transaction_requests import (
 __all__ = [
     "ListedTransaction",
     "PreparedTransaction",
-    "Transaction",
     "TransactionalProducer",
     "end_transaction",
     "init_transactions",
     "list_transactions",
 ]
-
-
-class Transaction:
-    """The part of a transaction that the producer's thread sees."""
-
-    def __init__(self, prepared: PreparedTransaction) -> None:
-        self.prepared = prepared
-        self.transactional_id = prepared.transactional_id
-        self.producer = (prepared.producer_id, prepared.producer_epoch)
-        self.partitions: set[TopicPartition] = set()
-
-    def add_partitions(self, cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
-        """Before anything is written to them."""
-        new = set(partitions) - self.partitions
-        if new:
-            add_partitions(cluster, self.prepared, new)
-            self.partitions |= new
 
 
 class TransactionalProducer(Producer):

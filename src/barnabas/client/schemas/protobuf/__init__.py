@@ -1,0 +1,1 @@
+"""Protobuf schemas: .proto files read, printed, compared, and turned into descriptors and back."""

@@ -1,0 +1,83 @@
+"""A Protobuf schema as the registry sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from barnabas.client.schemas import ParsedSchema, ResolvedReference
+from barnabas.client.schemas.errors import InvalidSchema
+from barnabas.client.schemas.protobuf.diff import differences
+from barnabas.client.schemas.protobuf.elements import ProtoFile
+from barnabas.client.schemas.protobuf.known import known_file
+from barnabas.client.schemas.protobuf.names import Types
+from barnabas.client.schemas.protobuf.normal import Normalizer
+from barnabas.client.schemas.protobuf.parse import parse_proto
+from barnabas.client.schemas.protobuf.show import Printer
+
+
+class ProtobufSchema:
+    type = "PROTOBUF"
+
+    def __init__(self, text: str, references: Sequence[ResolvedReference] = (), *, is_new: bool = True) -> None:
+        self._references = references
+        self.file = read_schema(text)
+        self.types = Types.of(self.file, imported(self.file, references))
+        if is_new:
+            self._normalizer.file()  # every name leads to a type
+
+    @property
+    def _normalizer(self) -> Normalizer:
+        return Normalizer(self.file, self.types)
+
+    @cached_property
+    def canonical(self) -> str:
+        return Printer().file(self.file)
+
+    def formatted(self, form: str) -> str:
+        if form == "serialized":
+            from barnabas.client.schemas.protobuf.descriptors import write_descriptor
+
+            return write_descriptor(self.file, self.types)
+        if form == "ignore_extensions":
+            return Printer(with_extensions=False).file(self.file)
+        return self.canonical
+
+    def normalized(self) -> ProtobufSchema:
+        return ProtobufSchema(Printer().file(self._normalizer.file()), self._references)
+
+    def equivalent(self, other: ParsedSchema) -> bool:
+        return isinstance(other, ProtobufSchema) and self.canonical == other.canonical
+
+    def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
+        assert isinstance(written, ProtobufSchema)
+        found = differences(written.file, written.types, self.file, self.types)
+        return [each.show(reader, writer) for each in found if not each.compatible]
+
+
+def read_schema(text: str) -> ProtoFile:
+    """The text of a .proto file, or the base64 of its descriptor."""
+    try:
+        return parse_proto(text)
+    except InvalidSchema:
+        from barnabas.client.schemas.protobuf.descriptors import read_descriptor
+
+        file = read_descriptor(text.strip())
+        if file is None:
+            raise
+        return file
+
+
+def imported(file: ProtoFile, references: Sequence[ResolvedReference]) -> dict[str, tuple[ProtoFile, str]]:
+    """The files that this one uses: those that it refers to, and the well-known ones that any of them imports."""
+    found = {each.name: (read_schema(each.text), each.text) for each in references}
+    wanted = [*file.imports, *file.public_imports]
+    for other, _ in found.values():
+        wanted += [*other.imports, *other.public_imports]
+    while wanted:
+        name = wanted.pop()
+        known = known_file(name) if name not in found else None
+        if known is not None:
+            found[name] = known, ""
+            wanted += [*known.imports, *known.public_imports]
+    return found

@@ -1,0 +1,1 @@
+"""What all HTTP services share: calls and routes, limits and errors, the server, metrics. Knows no service."""

@@ -1,0 +1,129 @@
+"""A request, taken apart: path, parameters, headers, and a body of bounded size that comes in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from starlette.requests import ClientDisconnect, Request
+
+from barnabas.web.errors import HttpError, plain_error
+
+BODY_TIMEOUT_S = 30.0
+PARAMETERS_MAX = 1_000
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    method: str
+    path: str  # not decoded
+    segments: list[str]
+    query: dict[str, list[str]]
+    headers: Mapping[str, str]
+    body_bytes_max: int
+    route: str = ""  # the pattern that fitted
+    parameters: dict[str, str] = field(default_factory=dict)
+    content_type: str = ""  # of the answer
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.query[name][0] if self.query.get(name) else default
+
+    @property
+    def base_url(self) -> str:
+        """As the client spelt it."""
+        return f"{self.request.url.scheme}://{self.headers.get('host') or 'localhost'}"
+
+    @property
+    def sent_type(self) -> str:
+        """Of the body, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def body(self) -> bytes:
+        return await read_body(self.request, self.body_bytes_max)
+
+    async def tree(self) -> Any:
+        """The body as JSON; None if it is empty."""
+        data = await self.body()
+        if not data.strip():
+            return None
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise HttpError(400, 400, "The body is not JSON.") from None
+
+    def stream(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Whoever sends nothing for a while is sent away."""
+        return _stream(self.request)
+
+
+def take_apart(request: Request, body_bytes_max: int) -> Call:
+    raw = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    query = request.scope["query_string"].decode("latin-1")
+    try:
+        parameters = parse_qs(query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
+    except ValueError:
+        raise plain_error(400) from None
+    segments = [unquote(each) for each in raw.split("/") if each]
+    return Call(request, request.method, raw, segments, parameters, request.headers, body_bytes_max)
+
+
+async def read_body(request: Request, bytes_max: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
+    too_large = HttpError(413, 413, f"The body is larger than {bytes_max} bytes")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > bytes_max:
+        raise too_large
+    parts, size = [], 0
+    until = time.monotonic() + timeout_s
+    try:
+        async for part in _stream(request, until):
+            size += len(part)
+            if size > bytes_max:
+                raise too_large
+            parts.append(part)
+    except TimeoutError:
+        raise HttpError(408, 408, f"The body did not arrive within {timeout_s:g} s") from None
+    return b"".join(parts)
+
+
+async def _stream(request: Request, until: float | None = None) -> AsyncIterator[bytes]:
+    parts = request.stream()
+    while True:
+        left_s = BODY_TIMEOUT_S if until is None else max(until - time.monotonic(), 0)
+        try:
+            async with asyncio.timeout(left_s):
+                part = await anext(parts)
+        except StopAsyncIteration:
+            return
+        except ClientDisconnect:
+            raise HttpError(400, 400, "The body ended too early") from None
+        if part:
+            yield part
+
+
+def chosen_type(accept: str, produced: tuple[str, ...]) -> str | None:
+    """The type of the answer that the client likes best, or None if it likes none."""
+    best, best_weight = None, 0.0
+    for part in accept.split(",") if accept.strip() else ["*/*"]:
+        name, *parameters = (each.strip() for each in part.split(";"))
+        weight = _weight(parameters)
+        for kind in produced:
+            if name.lower() in ("*/*", "application/*", kind) and weight > best_weight:
+                best, best_weight = kind, weight
+                break
+    return best
+
+
+def _weight(parameters: list[str]) -> float:
+    for each in parameters:
+        if each.startswith("q="):
+            try:
+                return float(each[2:])
+            except ValueError:
+                return 0.0
+    return 1.0
