@@ -1,11 +1,15 @@
-"""A node: one process, or a part of somebody's event loop, that is a cluster of one.
+"""A node: one process, or a part of somebody's event loop, that is a broker, a controller or both.
 
-Start: take the locks, bind the ports, see whose directories these are and format what is new, load the metadata,
-register as the leader of a new epoch, recover the partitions, and only then accept. Whatever fails on the way is a
-`StartError` with one sentence, and everything taken is given back.
+Start: take the locks, bind the ports, see whose directories these are and format what is new, load the metadata and
+join the quorum. A node that is the whole quorum leads it at once; any other serves its controllers' listener first,
+since a quorum comes into being by its voters talking to each other. A broker then registers, applies the metadata up
+to its registration, recovers its partitions, is taken into service, and only then accepts clients. Each part puts its
+own end on one exit stack. Whatever fails on the way is a `StartError` with one sentence, and the stack gives everything
+back.
 
-Stop: accept no more, let requests in flight finish, flush everything, give up the registration, and leave the mark of a
-clean stop last of all.
+Stop: the stack in reverse. A broker among others first hands its partitions over. Nobody is accepted any more, requests
+in flight finish, everything is flushed, the broker gives up its registration, the controller the lead, and the mark of
+a clean stop is left last of all.
 """
 
 from __future__ import annotations
@@ -15,41 +19,35 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from barnabas.core.metadata.state import BROKER_RESOURCE, Endpoint, MetadataDelta, MetadataImage
+from barnabas.core.metadata.state import Endpoint
 from barnabas.node import open_files
+from barnabas.node.broker.broker import Broker
+from barnabas.node.broker.registration import BrokerLife, Registration
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.configuration.topics import TopicConfigs
-from barnabas.node.coordinators.groups import GroupCoordinator
-from barnabas.node.directory_assignment import DirectoryAssignment
+from barnabas.node.controller.role import ControllerRole
+from barnabas.node.directories import Directories
 from barnabas.node.dispatch import Dispatcher
-from barnabas.node.fetch_sessions import FetchSessions
-from barnabas.node.housekeeping import Housekeeping
-from barnabas.node.metadata.controller import Controller
-from barnabas.node.metadata.epoch import Registration
-from barnabas.node.metadata.errors import StartError
-from barnabas.node.metadata.format import claim_directories
-from barnabas.node.metadata.load import load_metadata
-from barnabas.node.metadata.log import MetadataLog, MetadataLogConfig
 from barnabas.node.metadata.snapshotting import SnapshotPolicy
-from barnabas.node.metadata_cache import MetadataCache
 from barnabas.node.net.server import Server
-from barnabas.node.net.settings import Listener, NetworkSettings, parse_ip_overrides
-from barnabas.node.partitions import FLUSH_CHECK_MS, Intervals, Partitions
-from barnabas.node.producer_ids import ProducerIds
-from barnabas.node.recompression import Recompression
-from barnabas.node.replica_moves import MoveLimits, ReplicaMoves
+from barnabas.node.net.settings import Listener, NetworkSettings, names_hosts, parse_ip_overrides
+from barnabas.node.quorum_member import QuorumMember
+from barnabas.node.raft.errors import StartError
+from barnabas.node.raft.format import claim_directories
+from barnabas.node.raft.load import load_metadata
+from barnabas.node.raft.log import MetadataLogConfig
+from barnabas.node.raft.settings import bootstrap_servers, configured_voters, peer_settings, raft_config
 from barnabas.node.requests import ListenerKind
-from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
-from barnabas.node.storage.directory_lock import DirectoryLocked
-from barnabas.node.storage.loading import WrongDirectory
-from barnabas.node.storage.log_config import LONG_MAX, LogConfig
-from barnabas.node.storage.log_dir import LogDir
-from barnabas.node.storage.log_dirs import LogDirs
-from barnabas.node.storage.meta_properties import BadMetaProperties
-from barnabas.node.transactions.coordinator import TransactionCoordinator
+from barnabas.node.security.node_security import NodeSecurity
+from barnabas.node.storage.directory.directory_lock import DirectoryLocked
+from barnabas.node.storage.directory.log_dir import LogDir
+from barnabas.node.storage.directory.meta_properties import BadMetaProperties
+from barnabas.node.storage.recovery.loading import WrongDirectory
+from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
 
 __all__ = ["Node", "StartError"]
@@ -57,25 +55,26 @@ __all__ = ["Node", "StartError"]
 log = logging.getLogger("barnabas.node")
 
 
+# A broker that cannot hand its partitions over within this time leaves without.
+HAND_OVER_TIMEOUT_S = 10.0
+
+
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_clock() -> Callable[[], int]:
+    """The time of day at the start, and from there on a clock that nobody sets."""
+    offset_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + offset_ns) // 1_000_000
+
+
 class Node:
-    log_dirs: LogDirs
     server: Server
-    controller: Controller
-    partitions: Partitions
-    housekeeping: Housekeeping
-    recompression: Recompression
-    replica_moves: ReplicaMoves
-    cleaner: Cleaner
-    metadata_cache: MetadataCache
-    fetch_sessions: FetchSessions
-    producer_ids: ProducerIds
-    topic_configs: TopicConfigs
-    groups: GroupCoordinator
-    transactions: TransactionCoordinator
+    directories: Directories
+    member: QuorumMember
+    life: BrokerLife
+    security: NodeSecurity
 
     def __init__(self, config: BrokerConfig, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.config = config
@@ -85,33 +84,32 @@ class Node:
         # Set when the node can no longer do its work and has to stop; `failure` says why.
         self.failed = asyncio.Event()
         self.failure = ""
-        self._metadata_flusher: ThreadPoolExecutor | None = None
-        self._metadata_dir: LogDir | None = None
-        self._undo: list[Callable[[], object]] = []
+        self._broker: Broker | None = None
+        self._network_config = config  # the last one that the network was told of, or is about to be
+        self._started = False
+        self._parts = AsyncExitStack()
 
     @classmethod
     async def start(cls, config: BrokerConfig, clock: Callable[[], int] = wall_clock_ms) -> Node:
         node = cls(config, clock)
-        try:
-            await node._start()
-        except (ConfigError, DirectoryLocked, WrongDirectory, BadMetaProperties) as error:
-            await node._give_back()
-            raise StartError(str(error)) from error
-        except OSError as error:
-            await node._give_back()
-            raise StartError(f"The node cannot start: {error}") from error
-        except BaseException:
-            await node._give_back()
-            raise
+        async with AsyncExitStack() as parts:
+            try:
+                await node._start(parts)
+            except (ConfigError, DirectoryLocked, WrongDirectory, BadMetaProperties) as error:
+                raise StartError(str(error)) from error
+            except OSError as error:
+                raise StartError(f"The node cannot start: {error}") from error
+            node._parts = parts.pop_all()
         return node
 
-    @property
-    def image(self) -> MetadataImage:
-        """The committed metadata."""
-        return self.controller.image
+    async def stop(self) -> None:
+        await self._parts.aclose()
+        log.info("Node %d has stopped", self.node_id)
 
-    def log_config(self, topic: str) -> LogConfig:
-        return self.topic_configs.log_config(self.image, topic)
+    @property
+    def broker(self) -> Broker:
+        assert self._broker is not None
+        return self._broker
 
     def bound_ports(self) -> dict[str, int]:
         return {listener.name: listener.port for listener in self.server.listeners}
@@ -127,50 +125,65 @@ class Node:
 
     # Start
 
-    async def _start(self) -> None:
-        self.config.require_supported()
-        self._lock_directories()
-        await self._bind()
+    async def _start(self, parts: AsyncExitStack) -> None:
+        self.security = NodeSecurity(self.config, lambda: self.member.loader.image)
+        self.directories = Directories(self.config, self._log_dir_failed)
+        parts.push_async_callback(self._close_directories)
+        await self._bind(parts)
         self._claim()
-        await self._lead()
-        await self._open_partitions()
+        await self._join_quorum(parts)
+        self.security.guard(self.server, self.config)
+        self.member.loader.add_publisher("security", self.security.follow)
+        registration = self._registration()
+        if self.is_controller:
+            await self._register_controller(registration, parts)
+        if self.is_broker:
+            await self._start_broker(registration, parts)
         if self.failed.is_set():
             raise StartError(self.failure)
         await self.server.serve()
+        self._started = True
         addresses = ", ".join(" ".join(line.split()) for line in self.describe_listeners())
         log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, addresses)
 
-    def _lock_directories(self) -> None:
-        try:
-            self._take_directories()
-        except FileExistsError as error:
-            raise StartError(f"{error.filename} is to be a log directory and is a file") from error
-        except OSError as error:
-            raise StartError(f"A log directory cannot be used: {error.filename}: {error.strerror}") from error
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.config.process_roles
 
-    def _take_directories(self) -> None:
-        config = self.config
-        self.log_dirs = LogDirs(
-            config.log_dirs,
-            on_failure=self._log_dir_failed,
-            max_open_files=open_files.for_logs(),
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.config.process_roles
+
+    async def _start_broker(self, registration: Registration, parts: AsyncExitStack) -> None:
+        await self._register(registration, parts)
+        broker = Broker(
+            self.config,
+            self.member,
+            self.life,
+            self.directories.log_dirs,
+            cluster_id=self.cluster_id,
+            clock=self.clock,
+            on_reconfigured=self._reconfigure,
         )
-        self._undo += [each.release for each in self.log_dirs.dirs]
-        metadata_path = str(config.metadata_log_dir.absolute())
-        found = [each for each in self.log_dirs.dirs if each.path == metadata_path]
-        if found:
-            self._metadata_dir = found[0]
-            if found[0].offline is not None:
-                raise found[0].offline
+        self._broker = self.server.dispatcher.node = broker
+        self._reconfigure(broker.config)
+        await broker.start(parts)
+        parts.push_async_callback(self.server.stop, kind=ListenerKind.BROKER)
+        broker.coordinate(parts)
+        if not self.member.raft.is_alone:
+            await self.life.unfence()
         else:
-            separate = LogDir(metadata_path, handles=self.log_dirs.handles, on_failure=self._log_dir_failed)
-            self._metadata_dir = separate
-            self._undo.append(separate.release)
+            self.life.start_heartbeats()
+        parts.push_async_callback(self._hand_over)
 
-    async def _bind(self) -> None:
-        self.server = Server(Dispatcher(self), network_settings(self.config))
-        self._undo.append(lambda: self.server.stop(0))
+    async def _bind(self, parts: AsyncExitStack) -> None:
+        """Nobody is accepted yet."""
+        dispatcher = Dispatcher(
+            max_request_elements=self.config.barnabas_request_max_elements,
+            max_answer_bytes=self.config.barnabas_answer_max_bytes,
+        )
+        self.server = Server(dispatcher, network_settings(self.config))
+        parts.push_async_callback(self.server.stop, 0)
         for endpoint in self.config.listeners:
             kind = ListenerKind.CONTROLLER if endpoint in self.config.controller_listeners else ListenerKind.BROKER
             listener = Listener(
@@ -179,6 +192,9 @@ class Node:
                 port=endpoint.port,
                 kind=kind,
                 security_protocol=endpoint.security_protocol,
+                access=self.security.access,
+                tls=self.security.tls[endpoint.name],
+                logins=self.security.logins[endpoint.name],
             )
             try:
                 await self.server.listen(listener, serve=False)
@@ -187,136 +203,147 @@ class Node:
         self.config = self.config.with_bound_ports(self.bound_ports())
 
     def _claim(self) -> None:
-        assert self._metadata_dir is not None
+        config = self.config
+        voters, servers = configured_voters(config), bootstrap_servers(config)
+        own = [(each.host, each.port) for each in config.advertised_controller_listeners]
+        is_alone = voters is None or list(voters) == [self.node_id] or (self.is_controller and servers == own[:1])
+        if not is_alone and self.is_controller and not voters and self.directories.metadata_dir.meta is None:
+            self._require_format()
         self.cluster_id = claim_directories(
-            self.log_dirs.dirs,
-            self._metadata_dir,
+            self.directories.log_dirs.dirs,
+            self.directories.metadata_dir,
             node_id=self.node_id,
-            cluster_id=self.config.cluster_id,
-            controller_endpoints=_endpoints(self.config.advertised_controller_listeners),
+            cluster_id=config.cluster_id,
+            controller_endpoints=_endpoints(config.advertised_controller_listeners),
             now_ms=self.clock(),
+            voters_are_static=bool(voters) or not is_alone,
+            makes_cluster=is_alone,
         )
 
-    async def _lead(self) -> None:
-        assert self._metadata_dir is not None
-        directory_id = self._metadata_dir.directory_id
+    def _require_format(self) -> None:
+        """A controller that looks for others is formatted by hand, unless it is to join them by itself."""
+        if not self.config.controller_quorum_auto_join_enable:
+            raise StartError(
+                f"{self.directories.metadata_dir.path} is not formatted, and controller.quorum.bootstrap.servers does "
+                "not say who votes: use kafka-storage format with --standalone, --initial-controllers or "
+                "--no-initial-controllers, or list the voters in controller.quorum.voters"
+            )
+
+    async def _join_quorum(self, parts: AsyncExitStack) -> None:
+        config, metadata_dir = self.config, self.directories.metadata_dir
+        directory_id = metadata_dir.directory_id
         assert directory_id is not None
-        config = self.config
-        loaded = load_metadata(Path(self._metadata_dir.path), node_id=self.node_id, directory_id=directory_id)
-        self.log_dirs.begin()
-        if self._metadata_dir not in self.log_dirs.dirs:
-            self._metadata_dir.begin()
-        if self._metadata_dir.offline is not None:
-            raise self._metadata_dir.offline
-        self._metadata_flusher = flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
-        self._undo.append(flusher.shutdown)
-        log_config = MetadataLogConfig(
-            segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
-        )
-        metadata_log = MetadataLog.open(loaded, log_config, flusher, self.clock)
-        self.controller = Controller(
-            loaded,
-            metadata_log,
-            flusher,
+        loaded = load_metadata(
+            Path(metadata_dir.path),
             node_id=self.node_id,
             directory_id=directory_id,
-            clock=self.clock,
+            voters=configured_voters(config),
+        )
+        self.directories.begin()
+        flusher = ThreadPoolExecutor(1, thread_name_prefix="metadata-flusher")
+        parts.callback(flusher.shutdown)
+        clock = steady_clock() if self.clock is wall_clock_ms else self.clock
+        self.member = member = QuorumMember(
+            loaded,
+            flusher,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            directory_id=directory_id,
+            endpoints=_endpoints(config.advertised_controller_listeners),
+            topic_configs=TopicConfigs(config),
+            clock=clock,
+            on_fault=self._fail,
+            raft=raft_config(config, self.cluster_id, directory_id),
+            peers=peer_settings(config),
+            log_config=MetadataLogConfig(
+                segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
+            ),
             snapshots=SnapshotPolicy(
                 max_bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
                 max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
         )
-        self._undo.append(lambda: self.controller.stop())
-        self.controller.on_failed = lambda error: self._fail(f"The metadata log cannot be written any more: {error}")
-        await self.controller.activate(
-            Registration(
-                incarnation_id=Uuid.random(),
-                broker_endpoints=_endpoints(config.advertised_listeners),
-                controller_endpoints=_endpoints(config.advertised_controller_listeners),
-                log_dirs=[each.directory_id for each in self.log_dirs.online if each.directory_id is not None],
-                rack=config.broker_rack,
-            )
+        parts.push_async_callback(member.stop)
+        self.server.dispatcher.controller = ControllerRole(
+            config, member.loader, member.raft, member.local, cluster_id=self.cluster_id, clock=self.clock
+        )
+        if not member.raft.is_alone:
+            await self.server.serve(ListenerKind.CONTROLLER)
+        await member.start()
+        member.snapshotting.start()
+
+    def _registration(self) -> Registration:
+        config, log_dirs = self.config, self.directories.log_dirs
+        former = {each.previous_broker_epoch for each in log_dirs.dirs}
+        return Registration(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=Uuid.random(),
+            broker_endpoints=_endpoints(config.advertised_listeners),
+            controller_endpoints=_endpoints(config.advertised_controller_listeners),
+            log_dirs=[each.directory_id for each in log_dirs.online if each.directory_id is not None],
+            rack=config.broker_rack,
+            previous_epoch=former.pop() if len(former) == 1 and len(log_dirs.online) == len(log_dirs.dirs) else -1,
         )
 
-    async def _open_partitions(self) -> None:
-        self.topic_configs = TopicConfigs(self.config)
-        self.config = self.topic_configs.broker(self.image)
-        self.metadata_cache = MetadataCache(self.node_id, self.cluster_id)
-        self.fetch_sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots, self.clock)
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.recompression = Recompression()
-        self._undo.append(self.recompression.close)
-        self.partitions = Partitions(self.node_id, self.log_dirs, self.log_config, self.clock, intervals(self.config))
-        await self.log_dirs.load(
-            self.log_config,
-            now_ms=self.clock(),
-            home_of=partial(self.partitions.home_of, self.image),
-            recovery_children_per_dir=self.config.num_recovery_threads_per_data_dir,
-        )
-        self._undo.append(self.partitions.stop)
-        self.controller.on_committed += [self._apply_configs, self.partitions.apply]
-        await self.partitions.start(self.image)
-        self._coordinate()
-        if len(self.log_dirs.dirs) > 1:
-            assignment = DirectoryAssignment(self.node_id, self.log_dirs, self.controller)
-            assignment.start(self.image)
-            self.controller.on_committed.append(assignment.apply)
-        self.replica_moves = ReplicaMoves(
-            self.node_id, self.partitions, self.log_dirs, self.controller, self.clock, lambda: move_limits(self.config)
-        )
-        self._undo.append(self.replica_moves.stop)
-        self.replica_moves.resume()
-        for directory in self.log_dirs.dirs:
-            if directory.offline is not None:
-                self.replica_moves.directory_lost(directory)
-        self.housekeeping = Housekeeping(
-            self.partitions,
-            self.clock,
-            initial_delay_ms=self.config.log_initial_task_delay_ms,
-            retention_check_ms=self.config.log_retention_check_interval_ms,
-        )
-        self.housekeeping.start()
-        self._undo.append(self.housekeeping.stop)
-        self.cleaner = Cleaner(self.partitions, self.log_dirs.online, self.clock, cleaner_settings(self.config))
-        self.cleaner.start()
-        self._undo.append(self.cleaner.stop)
-
-    def _coordinate(self) -> None:
-        self.groups = GroupCoordinator(self)
-        self._undo.append(self.groups.stop)
-        self.controller.on_committed.append(self.groups.apply)
-        self.groups.start()
-        self.transactions = TransactionCoordinator(self)
-        self._undo.append(self.transactions.stop)
-        self.controller.on_committed.append(self.transactions.apply)
-        self.transactions.start()
-
-    async def _give_back(self) -> None:
-        """What a start that failed had taken, the last first."""
-        for undo in reversed(self._undo):
+    async def _register_controller(self, registration: Registration, parts: AsyncExitStack) -> None:
+        """At once where this node leads; else as soon as there is somebody to tell."""
+        if self.member.raft.is_alone:
             try:
-                result = undo()
-                if asyncio.iscoroutine(result):
-                    await result
-            except Exception:
-                log.exception("Something could not be given back")
+                await self.member.channel.request(registration.of_controller())
+            except KafkaError as error:
+                raise StartError(f"The node cannot register: {error.message}") from error
+            return
+        task = asyncio.get_running_loop().create_task(self._introduce(registration), name="controller-registration")
+        parts.push_async_callback(_end, task)
+
+    async def _introduce(self, registration: Registration) -> None:
+        while True:
+            try:
+                await self.member.channel.request(registration.of_controller())
+            except KafkaError as error:
+                log.info("Controller %d cannot register yet: %s", self.node_id, error.message)
+            else:
+                return
+
+    async def _register(self, registration: Registration, parts: AsyncExitStack) -> None:
+        self.life = BrokerLife(
+            registration,
+            self.member.channel,
+            lambda: self.member.loader.published_offset,
+            self.config.broker_heartbeat_interval_ms,
+        )
+        is_alone = self.member.raft.is_alone
+        try:
+            await self.life.register(0 if is_alone else self.config.initial_broker_registration_timeout_ms / 1000)
+            parts.push_async_callback(self._leave)
+            if not is_alone:
+                await self.life.wait_caught_up()
+        except KafkaError as error:
+            raise StartError(f"The node cannot register: {error.message}") from error
 
     # While it runs
 
-    def _apply_configs(self, delta: MetadataDelta) -> None:
-        if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
-            self.config = self.topic_configs.broker(self.image)
-            self.server.reconfigure(network_settings(self.config))
-            self.cleaner.reconfigure(cleaner_settings(self.config))
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        """At once, unless names are to be looked up: then in a thread, and the last configuration counts."""
+        self._network_config = config
+        self.security.reconfigure(config)
+        if not names_hosts(config.max_connections_per_ip_overrides):
+            self.server.reconfigure(network_settings(config))
+            return
+        lookup = asyncio.get_running_loop().run_in_executor(None, network_settings, config)
+        lookup.add_done_callback(partial(self._looked_up, config))
+
+    def _looked_up(self, config: BrokerConfig, lookup: asyncio.Future[NetworkSettings]) -> None:
+        if config is self._network_config and not lookup.cancelled():
+            self.server.reconfigure(lookup.result())
 
     def _log_dir_failed(self, directory: LogDir, error: OSError) -> None:
         log.error("The log directory %s has failed and is offline: %s", directory.path, error)
-        if hasattr(self, "partitions"):
-            self.partitions.log_dir_failed(directory)
-        if directory is self._metadata_dir or not self.log_dirs.online:
+        if self._broker is not None:
+            self._broker.log_dir_failed(directory)
+        if directory is self.directories.metadata_dir or not self.directories.log_dirs.online:
             self._fail(f"The log directory {directory.path} has failed: {error}")
-        elif hasattr(self, "replica_moves"):
-            self.replica_moves.directory_lost(directory)
 
     def _fail(self, why: str) -> None:
         if not self.failed.is_set():
@@ -326,31 +353,31 @@ class Node:
 
     # Stop
 
-    async def stop(self) -> None:
-        # A fetch that waits for records is answered without them, once its connection knows that this is the last one.
-        for partition in self.partitions:
-            partition.wake_all()
-        # Members who wait for the others of their group look for another coordinator.
-        await self.transactions.stop()
-        await self.groups.stop()
-        await self.server.stop()
-        self.recompression.close()
-        await self.replica_moves.stop()
-        await self.housekeeping.stop()
-        await self.cleaner.stop()
-        await self.partitions.stop()
-        await self.controller.stop()
-        if self.controller.failure is not None:
-            self._fail(f"The metadata log could not be closed: {self.controller.failure}")
-        clean = not self.failed.is_set()
-        broker_epoch = self.controller.broker_epoch
-        high_watermarks = self.partitions.high_watermarks()
-        await self.log_dirs.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks)
-        if self._metadata_dir is not None and self._metadata_dir not in self.log_dirs.dirs:
-            await self._metadata_dir.close(clean=clean, broker_epoch=broker_epoch)
-        if self._metadata_flusher is not None:
-            self._metadata_flusher.shutdown()
-        log.info("Node %d has stopped", self.node_id)
+    async def _hand_over(self) -> None:
+        if not self.member.raft.is_alone and self.member.raft.failure is None:
+            await self.life.hand_over(HAND_OVER_TIMEOUT_S)
+
+    async def _leave(self) -> None:
+        self.member.loader.clear_publishers()  # What leads is gone already, and need not hear that it leads no more.
+        if self.member.raft.failure is None:
+            await self.life.leave()
+
+    async def _close_directories(self) -> None:
+        if not self._started:
+            self.directories.release()
+            return
+        if self.member.raft.failure is not None:
+            self._fail(f"The metadata log could not be closed: {self.member.raft.failure}")
+        await self.directories.close(
+            clean=not self.failed.is_set(),
+            broker_epoch=self.life.epoch if self._broker is not None else -1,
+            high_watermarks=self._broker.partitions.high_watermarks() if self._broker is not None else {},
+        )
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _endpoints(listeners: tuple[ListenerEndpoint, ...]) -> list[Endpoint]:
@@ -368,34 +395,8 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=parse_ip_overrides(config.max_connections_per_ip_overrides),
         max_idle_ms=config.connections_max_idle_ms,
+        rate_samples=int(str(config.value("quota.window.num"))),
+        rate_window_s=int(str(config.value("quota.window.size.seconds"))),
         **({"queued_max_bytes": queued_max_bytes} if queued_max_bytes > 0 else {}),
     )
     return settings
-
-
-def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    return CleanerSettings(
-        enable=config.log_cleaner_enable,
-        threads=config.log_cleaner_threads,
-        backoff_ms=config.log_cleaner_backoff_ms,
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-    )
-
-
-def move_limits(config: BrokerConfig) -> MoveLimits:
-    key = "replica.alter.log.dirs.io.max.bytes.per.second"
-    rate = config.dynamic_broker.get(key) or config.dynamic_default.get(key) or LONG_MAX
-    return MoveLimits(
-        replicas_at_once=config.num_replica_alter_log_dirs_threads or len(config.log_dirs), bytes_per_second=int(rate)
-    )
-
-
-def intervals(config: BrokerConfig) -> Intervals:
-    return Intervals(
-        high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
-        recovery_point_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
-        flush_check_ms=min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS),
-        producer_id_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
-    )

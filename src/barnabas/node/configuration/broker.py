@@ -35,6 +35,10 @@ class PlainKeys:
 
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
+    barnabas_answer_max_bytes: int
+    barnabas_fetch_session_max_partitions: int
+    barnabas_produce_validation: str
+    barnabas_request_max_elements: int
     broker_heartbeat_interval_ms: int
     broker_rack: str | None
     broker_session_timeout_ms: int
@@ -43,21 +47,39 @@ class PlainKeys:
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
     controller_quorum_append_linger_ms: int
+    controller_quorum_auto_join_enable: bool
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_request_timeout_ms: int
     controller_quorum_retry_backoff_ms: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    leader_imbalance_check_interval_seconds: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_delivery_count_limit: int
+    group_share_heartbeat_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_share_sessions: int
+    group_share_max_size: int
+    group_share_partition_max_record_locks: int
+    group_share_record_lock_duration_ms: int
+    group_share_session_timeout_ms: int
     initial_broker_registration_timeout_ms: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -92,6 +114,7 @@ class PlainKeys:
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     num_replica_alter_log_dirs_threads: int | None
+    num_replica_fetchers: int
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
     offsets_topic_compression_codec: int
@@ -102,10 +125,17 @@ class PlainKeys:
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
     queued_max_requests: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
     request_timeout_ms: int
+    share_coordinator_snapshot_update_records_per_snapshot: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -120,6 +150,7 @@ class PlainKeys:
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
     unclean_leader_election_enable: bool
+    unclean_leader_election_interval_ms: int
 
 
 class BrokerConfig(PlainKeys):
@@ -231,24 +262,6 @@ class BrokerConfig(PlainKeys):
     @property
     def controller_listeners(self) -> tuple[ListenerEndpoint, ...]:
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
-
-    def require_supported(self) -> None:
-        """Raises ConfigError if the node cannot yet do what is asked."""
-        for endpoint in self.listeners:
-            if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
-                raise ConfigError(
-                    f"The listener {endpoint.name} asks for {endpoint.security_protocol.name}, but TLS and SASL are "
-                    "not supported yet."
-                )
-        if authorizer := self.value("authorizer.class.name"):
-            raise ConfigError(
-                f"authorizer.class.name={authorizer} asks for access control, which is not supported yet."
-            )
-        if not self.is_combined:
-            roles = ",".join(sorted(self.process_roles))
-            raise ConfigError(f"process.roles={roles}, but a node that is not both roles is not supported yet.")
-        if len(self.controller_quorum_voters) > 1:
-            raise ConfigError("controller.quorum.voters lists several nodes, but clusters are not supported yet.")
 
     def _copy(self, *, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]) -> BrokerConfig:
         return BrokerConfig(

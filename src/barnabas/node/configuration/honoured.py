@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.node.configuration.definition import Definition, to_text
-from barnabas.node.configuration.definitions import BROKER, table, topic_definitions
+from barnabas.node.configuration.definitions import BROKER, group_definitions, table, topic_definitions
 
 TOPIC_KEYS = frozenset(
     {
@@ -40,23 +40,82 @@ TOPIC_KEYS = frozenset(
         "segment.index.bytes",
         "segment.jitter.ms",
         "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+GROUP_KEYS = frozenset(
+    {
+        "consumer.assignment.interval.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms",
+        "share.assignment.interval.ms",
+        "share.auto.offset.reset",
+        "share.delivery.count.limit",
+        "share.heartbeat.interval.ms",
+        "share.isolation.level",
+        "share.partition.max.record.locks",
+        "share.record.lock.duration.ms",
+        "share.renew.acknowledge.enable",
+        "share.session.timeout.ms",
     }
 )
 OWN_BROKER_KEYS = frozenset(
     {
         "advertised.listeners",
+        "authorizer.class.name",
         "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
+        "barnabas.answer.max.bytes",
+        "barnabas.fetch.session.max.partitions",
+        "barnabas.produce.validation",
+        "barnabas.request.max.elements",
+        "broker.heartbeat.interval.ms",
         "broker.id",
         "broker.rack",
+        "broker.session.timeout.ms",
+        "connection.failed.authentication.delay.ms",
         "connections.max.idle.ms",
+        "connections.max.reauth.ms",
         "controller.listener.names",
+        "controller.quorum.auto.join.enable",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.max.bytes",
+        "controller.quorum.fetch.snapshot.max.bytes",
+        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.quorum.voters",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
         "default.replication.factor",
         "delete.topic.enable",
         "fetch.max.bytes",
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.assignors",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.max.size",
+        "group.consumer.migration.policy",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.consumer.session.timeout.ms",
+        "group.coordinator.rebalance.protocols",
         "group.initial.rebalance.delay.ms",
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
+        "group.share.assignment.interval.ms",
+        "group.share.delivery.count.limit",
+        "group.share.heartbeat.interval.ms",
+        "group.share.initialize.retry.interval.ms",
+        "group.share.max.share.sessions",
+        "group.share.max.size",
+        "group.share.partition.max.record.locks",
+        "group.share.record.lock.duration.ms",
+        "group.share.session.timeout.ms",
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        "initial.broker.registration.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
         "listener.security.protocol.map",
         "listeners",
         "log.cleaner.backoff.ms",
@@ -71,6 +130,7 @@ OWN_BROKER_KEYS = frozenset(
         "log.flush.scheduler.interval.ms",
         "log.initial.task.delay.ms",
         "log.retention.check.interval.ms",
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
@@ -81,10 +141,12 @@ OWN_BROKER_KEYS = frozenset(
         "metadata.log.max.snapshot.interval.ms",
         "metadata.log.segment.bytes",
         "metadata.log.segment.ms",
+        "metadata.max.idle.interval.ms",
         "node.id",
         "num.partitions",
         "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
+        "num.replica.fetchers",
         "offset.metadata.max.bytes",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
@@ -95,7 +157,20 @@ OWN_BROKER_KEYS = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "queued.max.request.bytes",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "replica.selector.class",
+        "replica.socket.timeout.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.controller.protocol",
+        "sasl.server.max.receive.size",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
@@ -104,6 +179,18 @@ OWN_BROKER_KEYS = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.max.timeout.ms",
         "transaction.partition.verification.enable",
@@ -113,6 +200,7 @@ OWN_BROKER_KEYS = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transactional.id.expiration.ms",
+        "unclean.leader.election.interval.ms",
     }
 )
 
@@ -135,11 +223,13 @@ def _lines() -> Iterator[str]:
     yield from _table([BROKER[key] for key in sorted(honoured)])
     yield "\n### Topic configs that have an effect today\n"
     yield from _table([each for name, each in sorted(topic_definitions().items()) if name in TOPIC_KEYS])
+    yield "\n### Group configs that have an effect today\n"
+    yield from _table([each for name, each in sorted(group_definitions().items()) if name in GROUP_KEYS])
     yield "\n### Accepted, checked, kept and shown, without effect yet\n"
     kept = sorted(key for key in BROKER if key not in honoured)
     yield f"Of a broker ({len(kept)}): {_list(kept)}.\n"
     yield f"Of a topic: {_list(sorted(name for name in topic_definitions() if name not in TOPIC_KEYS))}.\n"
-    yield f"Of a group: {_list(sorted(table('group')))}.\n"
+    yield f"Of a group: {_list(sorted(name for name in group_definitions() if name not in GROUP_KEYS))}.\n"
     yield f"Of a client metrics subscription: {_list(sorted(table('client_metrics')))}."
 
 

@@ -55,7 +55,8 @@ class Packer:
         return b"".join((self._length(len(entries)), *entries, self._end))
 
     def response(self, results: Sequence[bytes]) -> RawResponse:
-        return RawResponse([NO_THROTTLE + self._length(len(results)), *results, self._end])
+        parts = [NO_THROTTLE + self._length(len(results)), *results, self._end]
+        return RawResponse(parts, begins_with_throttle_time=True)
 
     def _length(self, count: int) -> bytes:
         if not self._flexible:

@@ -9,6 +9,7 @@ from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Metada
 from barnabas.node.configuration.broker import BrokerConfig
 from barnabas.node.configuration.definition import ConfigError, Definition, Value, to_text
 from barnabas.node.configuration.definitions import topic_definitions
+from barnabas.node.configuration.definitions.own import VALIDATE_RECORDS
 from barnabas.node.configuration.layers import ConfigSource, default_of, parse_known
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -40,7 +41,7 @@ class TopicConfigs:
         broker = self.broker(image)
         if broker is not self._defaults_of:
             self._defaults = {name: default_of(each, broker) for name, each in topic_definitions().items()}
-            self._default_log_config = LogConfig(**_attributes(self._defaults))
+            self._default_log_config = self._log_config(self._defaults)
             self._defaults_of = broker
             self._remembered = {}
         return self._defaults
@@ -64,7 +65,12 @@ class TopicConfigs:
         own = image.configs.get((TOPIC_RESOURCE, topic))
         if not own:
             return self._default_log_config
-        return LogConfig(**_attributes({**defaults, **parse_known(own, topic_definitions())}))
+        return self._log_config({**defaults, **parse_known(own, topic_definitions())})
+
+    def _log_config(self, values: Mapping[str, Value]) -> LogConfig:
+        config = self._broker
+        attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+        return LogConfig(**attributes, validates_records=config.barnabas_produce_validation == VALIDATE_RECORDS)
 
     def check(self, image: MetadataImage, configs: Mapping[str, str]) -> None:
         """Raises KafkaError INVALID_CONFIG if a topic cannot have these configs of its own."""
@@ -78,10 +84,6 @@ class TopicConfigs:
             for _, definition in sorted(topic_definitions().items())
             if not definition.internal
         ]
-
-
-def _attributes(values: Mapping[str, Value]) -> dict[str, Any]:
-    return {name.replace(".", "_"): value for name, value in values.items()}
 
 
 def check_topic(configs: Mapping[str, str], defaults: Mapping[str, Value]) -> None:

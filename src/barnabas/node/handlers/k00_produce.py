@@ -7,8 +7,8 @@ acks=0 is not answered; an error closes the connection instead. acks=-1 is answe
 replicas, and with `flush.messages` every answer waits for the disk.
 
 Deviations from Kafka: partitions are answered in the order asked; null records are INVALID_RECORD instead of no answer;
-a batch whose magic or length is wrong fails its own partition, not the whole request; what is inside a batch is not
-looked at (see storage/admission.py).
+a batch whose magic or length is wrong fails its own partition, not the whole request; what is compared inside a batch,
+see storage/record_validation.py; a record that a coordinator could not read is not written to an internal topic.
 
 The first batch of a transaction for a partition is not appended before the coordinator knows of the partition: from 12
 on it is told, for older clients it is asked (`transaction.partition.verification.enable`).
@@ -23,15 +23,18 @@ from typing import TYPE_CHECKING
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import TopicPartition
-from barnabas.node.leaders import current_leader, leader_endpoint
-from barnabas.node.partition import Partition
-from barnabas.node.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
+from barnabas.node.broker.coordinators.foreign_records import require_readable
+from barnabas.node.broker.leaders import current_leader, leader_endpoint
+from barnabas.node.broker.partition import Partition
+from barnabas.node.broker.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
+from barnabas.node.broker.transactions.verification import Refusal, Writer, verify
+from barnabas.node.broker.waiting import PendingAcknowledgement, WaitingProduce
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
 from barnabas.node.storage.admission import Opening, RecordsRefused, TooMuchAtOnce, single_batch
 from barnabas.node.storage.log import Appended
 from barnabas.node.storage.producer_state import Verification
-from barnabas.node.transactions.verification import Refusal, Writer, verify
-from barnabas.node.waiting import PendingAcknowledgement, WaitingProduce
+from barnabas.node.turns import Turn, in_turns
 from barnabas.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -59,7 +62,7 @@ from barnabas.wire.schema import Buffer
 from barnabas.wire.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Producing
 
 TOPIC_IDS_SINCE = 13
 ZSTD = int(Compression.ZSTD)
@@ -85,14 +88,13 @@ Asked = dict[str | Uuid, dict[int, Buffer | KafkaError | None]]
 
 
 async def handle(
-    context: RequestContext, request: ProduceRequest, node: Node
+    context: RequestContext, request: ProduceRequest, node: Producing
 ) -> AppendedResponse | ProduceResponse | None:
     produce = _Produce(context, request, node)
+    await produce.read()
     if request.transactional_id is not None:
         await produce.verify(request.transactional_id)
-    if node.partitions.recompress:
-        await produce.recompress()
-    topics = produce.append_all()
+    topics = await produce.append_all()
     if produce.unopened:
         topics = await produce.after_opening(topics)
     if produce.syncs:
@@ -103,7 +105,7 @@ async def handle(
         return AppendedResponse(topics) if request.acks else None
     if not request.acks:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A produce with acks=0 has failed.")
-    return produce.declare(topics)
+    return await produce.declare(topics)
 
 
 def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -140,6 +142,7 @@ class _Produce:
         "_now_ms",
         "_refused",
         "_request",
+        "_turn",
         "_verifications",
         "failed",
         "pending",
@@ -147,13 +150,14 @@ class _Produce:
         "unopened",
     )
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, node: Node) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest, node: Producing) -> None:
         self._context = context
         self._request = request
         self._node = node
         self._acks = request.acks
         self._now_ms = node.clock()
-        self._asked = self._by_partition()
+        self._asked: Asked = {}
+        self._turn = Turn()
         self.failed = False
         # Of transactional batches: partitions that must not be written, and those of which that was found out.
         self._refused: dict[TopicPartition, Refusal] = {}
@@ -161,11 +165,12 @@ class _Produce:
         # Batches that are not appended yet, with the topic's name and what holds their place among the results.
         self.unopened: list[tuple[PartitionResult, str, Buffer]] = []
         self.syncs: list[tuple[Partition, asyncio.Future[int]]] = []
-        self.pending: list[tuple[Partition, int]] = []
+        # Partition, its leader epoch at the append, and the high watermark that acknowledges it.
+        self.pending: list[tuple[Partition, int, int]] = []
 
     async def verify(self, transactional_id: str) -> None:
         """Finds out to which partitions transactional batches may be appended."""
-        batches = self._transactional_batches()
+        batches = await self._transactional_batches()
         if not batches:
             return
         self._context.authorize(Operation.WRITE, Resource.transactional_id(transactional_id))
@@ -176,7 +181,7 @@ class _Produce:
         if not adds and not self._node.config.transaction_partition_verification_enable:
             return
         self._verifications = {}
-        for partition, header in batches:
+        async for partition, header in in_turns(batches):
             producers = partition.log.producers
             if not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
                 self._verifications[partition.topic, partition.index] = producers.begin_verification(
@@ -195,7 +200,7 @@ class _Produce:
                 knows_abortable=self._context.api_version >= ABORTABLE_SINCE,
             )
 
-    def _transactional_batches(self) -> list[tuple[Partition, BatchHeader]]:
+    async def _transactional_batches(self) -> list[tuple[Partition, BatchHeader]]:
         """Those for partitions that are led here."""
         found = []
         for key, partitions in self._asked.items():
@@ -203,6 +208,8 @@ class _Produce:
             if name in INTERNAL_TOPICS:
                 continue
             for index, records in partitions.items():
+                if self._turn.is_over:
+                    await self._turn.give_up()
                 partition = None if name is None else self._node.partitions.get(name, index)
                 if partition is None or not partition.is_leader:
                     continue
@@ -225,35 +232,31 @@ class _Produce:
         if not producers.is_verified(header.producer_id, header.producer_epoch, self._verifications.get(at)):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{partition.log.name} is not part of the transaction.")
 
-    async def recompress(self) -> None:
-        """Large batches get their topics' compression in threads; an error of theirs takes their place."""
-        for key, partitions in self._asked.items():
-            name, _ = self._topic(key)
-            for index, records in partitions.items():
-                partition = self._node.partitions.get(name, index) if name is not None else None
-                if partition is not None and records is not None and not isinstance(records, KafkaError):
-                    log = partition.log
-                    partitions[index] = await self._node.recompression.apply(records, log.name, log.config)
-
-    def append_all(self) -> TopicResults:
+    async def append_all(self) -> TopicResults:
         topics: TopicResults = []
+        turn = self._turn
         for key, partitions in self._asked.items():
             name, error = self._topic(key)
             if name is None:
                 self.failed = True
                 topics.append((key, [PartitionResult(index, error) for index in partitions]))
-            else:
-                topics.append((key, [self._append(name, index, records) for index, records in partitions.items()]))
+                continue
+            results: list[PartitionResult] = []
+            topics.append((key, results))
+            for index, records in partitions.items():
+                if turn.is_over:
+                    await turn.give_up()
+                results.append(self._append(name, index, records))
         return topics
 
-    def _by_partition(self) -> Asked:
+    async def read(self) -> None:
         """By topic and partition: of a partition that is there twice the last one counts, as with Kafka.
 
         Transactional records without a transactional id are an error of the whole request.
         """
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         has_id = self._request.transactional_id is not None
-        asked: Asked = {}
+        asked, turn = self._asked, self._turn
         for topic in self._request.topic_data:
             if topic.partition_data:
                 key = topic.topic_id if by_id else topic.name
@@ -261,12 +264,13 @@ class _Produce:
                 if partitions is None:
                     partitions = asked[key] = {}
                 for data in topic.partition_data:
+                    if turn.is_over:
+                        await turn.give_up()
                     records = partitions[data.index] = data.records
                     if not has_id and is_transactional(records):
                         raise KafkaError(
                             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id."
                         )
-        return asked
 
     def _topic(self, key: str | Uuid) -> tuple[str | None, ErrorCode]:
         name: str | None
@@ -276,7 +280,8 @@ class _Produce:
                 return None, ErrorCode.UNKNOWN_TOPIC_ID
         else:
             name = key
-        if not self._context.may(Operation.WRITE, Resource.topic(name)):
+        context = self._context
+        if not context.may_everything and not context.may(Operation.WRITE, Resource.topic(name)):
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, ErrorCode.NONE
 
@@ -294,18 +299,21 @@ class _Produce:
             view = self._check(topic, records)
             if self._verifications is not None:
                 self._check_verified(partition, view)
+            if topic in INTERNAL_TOPICS:
+                require_readable(topic, view)
             checked = True
             appended = partition.append(view, self._acks, self._now_ms, opening=opening)
         except TooMuchAtOnce:
             self.unopened.append((PartitionResult(index), topic, view))
             return self.unopened[-1][0]
-        except KafkaError as error:
+        except Exception as fault:
             self.failed = True
+            error = item_error(fault, f"{topic}-{index}")
             return failure(index, error, partition if checked else None)
         if appended.flush_due:
             self.syncs.append((partition, self._node.log_dirs.sync(partition.log)))
         if self._acks == -1 and partition.high_watermark <= appended.last_offset:
-            self.pending.append((partition, appended.last_offset + 1))
+            self.pending.append((partition, partition.leader_epoch, appended.last_offset + 1))
         return success(index, appended)
 
     def _check(self, topic: str, records: Buffer | None) -> Buffer:
@@ -357,11 +365,11 @@ class _Produce:
     async def after_acknowledgements(self, topics: TopicResults, timeout_ms: int) -> TopicResults:
         waiting = WaitingProduce()
         acknowledgements: list[PendingAcknowledgement] = [
-            waiting.watch(partition, partition.leader_epoch, required_offset)
-            for partition, required_offset in self.pending
+            waiting.watch(partition, leader_epoch, required_offset)
+            for partition, leader_epoch, required_offset in self.pending
         ]
         await waiting.until_decided(timeout_ms, acknowledgements)
-        errors = {partition: each.error for (partition, _), each in zip(self.pending, acknowledgements, strict=True)}
+        errors = {partition: each.error for (partition, _, _), each in zip(self.pending, acknowledgements, strict=True)}
         return self._with_errors(topics, {key: error for key, error in errors.items() if error is not ErrorCode.NONE})
 
     def _with_errors(self, topics: TopicResults, errors: dict[Partition, ErrorCode]) -> TopicResults:
@@ -379,12 +387,12 @@ class _Produce:
 
         return [(key, [changed(key, result) for result in results]) for key, results in topics]
 
-    def declare(self, topics: TopicResults) -> ProduceResponse:
+    async def declare(self, topics: TopicResults) -> ProduceResponse:
         """With errors: who is not led here is told by whom, where the version has room for it."""
         if self._context.api_version < LEADERS_SINCE:
-            return declare(topics)
+            return await declare(topics)
         endpoints: dict[int, NodeEndpoint] = {}
-        for key, results in topics:
+        async for key, results in in_turns(topics):
             name = self._node.image.topic_names.get(key, "") if isinstance(key, Uuid) else key
             for slot, result in enumerate(results):
                 if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -393,7 +401,7 @@ class _Produce:
                     found = leader_endpoint(self._node.image, leader, self._context.listener)
                     if found is not None:
                         endpoints[found.node_id] = NodeEndpoint(**found._asdict())
-        response = declare(topics)
+        response = await declare(topics)
         response.node_endpoints = list(endpoints.values())
         return response
 

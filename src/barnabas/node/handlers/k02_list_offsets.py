@@ -9,16 +9,17 @@ Deviations from Kafka: none.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.partition import Partition
+from barnabas.node.broker.partition import Partition
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
-from barnabas.node.storage.background import when_mended
-from barnabas.node.storage.segment import TimestampOffset
+from barnabas.node.storage.directory.background import when_repaired
+from barnabas.node.storage.segment.segment import TimestampOffset
+from barnabas.node.storage.segment.segments import NotFoundYet
+from barnabas.node.turns import in_turns, next_turn
 from barnabas.wire.batch import read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.list_offsets import (
@@ -30,25 +31,29 @@ from barnabas.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Logs
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 LEADER_EPOCH_SINCE = 4
+NOT_AVAILABLE_SINCE = 5
 CONSUMER_REPLICA_ID = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 # A lookup by time reads from the disk: so many at most before others have their turn.
-LOOKUPS_PER_TURN = 16
+BATCHES_PER_TURN = 1_000
 
 
-async def handle(context: RequestContext, request: ListOffsetsRequest, node: Node) -> ListOffsetsResponse:
-    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+async def handle(context: RequestContext, request: ListOffsetsRequest, node: Logs) -> ListOffsetsResponse:
+    asked: dict[tuple[str, int], int] = {}
+    async for topic in in_turns(request.topics):
+        async for each in in_turns(topic.partitions):
+            at = (topic.name, each.partition_index)
+            asked[at] = asked.get(at, 0) + 1
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    lookups = 0
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         allowed = context.may(Operation.DESCRIBE, Resource.topic(topic.name))
         answers = topics.setdefault(topic.name, {})
-        for each in topic.partitions:
+        async for each in in_turns(topic.partitions):
             if not allowed:
                 answer = _refuse(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif asked[topic.name, each.partition_index] > 1:
@@ -56,13 +61,10 @@ async def handle(context: RequestContext, request: ListOffsetsRequest, node: Nod
             else:
                 answer = await _answer(context, request, node, topic.name, each)
             answers[each.partition_index] = answer
-            lookups += each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP
-            if lookups > LOOKUPS_PER_TURN:
-                lookups = 0
-                await asyncio.sleep(0)
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=name, partitions=list(answers.values())) for name, answers in topics.items()
+            ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
+            async for name, answers in in_turns(topics.items())
         ]
     )
 
@@ -79,7 +81,7 @@ def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffset
 
 
 async def _answer(
-    context: RequestContext, request: ListOffsetsRequest, node: Node, topic: str, asked: ListOffsetsPartition
+    context: RequestContext, request: ListOffsetsRequest, node: Logs, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, 1 << 15):
         return _refuse(asked, ErrorCode.UNSUPPORTED_VERSION)
@@ -89,8 +91,11 @@ async def _answer(
     try:
         partition.require_available(asked.current_leader_epoch)
         found = await _find(node, partition, asked.timestamp, _last_fetchable(partition, request))
-    except KafkaError as error:
-        return _refuse(asked, error.code)
+    except Exception as error:
+        code = item_error(error, f"{topic}-{asked.partition_index}").code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return _refuse(asked, code)
     if found is None:
         return _refuse(asked, ErrorCode.NONE)
     return ListOffsetsPartitionResponse(
@@ -110,10 +115,12 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
         return partition.log.log_end_offset
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
+    if not partition.knows_committed:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition.log.name} has a new leader.")
     return partition.readable_end(request.isolation_level == READ_COMMITTED)
 
 
-async def _find(node: Node, partition: Partition, timestamp: int, last_fetchable: int) -> TimestampOffset | None:
+async def _find(node: Logs, partition: Partition, timestamp: int, last_fetchable: int) -> TimestampOffset | None:
     if timestamp == LATEST:
         return TimestampOffset(-1, last_fetchable, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -125,22 +132,31 @@ async def _find(node: Node, partition: Partition, timestamp: int, last_fetchable
     return found if found is not None and found.offset < last_fetchable else None
 
 
-async def _find_greatest(node: Node, partition: Partition) -> TimestampOffset | None:
-    batch = await when_mended(partition.log.batch_of_max_timestamp)
+async def _find_greatest(node: Logs, partition: Partition) -> TimestampOffset | None:
+    batch = await when_repaired(partition.log.batch_of_max_timestamp)
     if batch is None:
         return None
     return await node.recompression.first_record(batch, read_header(batch).max_timestamp, 0)
 
 
-async def _find_time(node: Node, partition: Partition, timestamp: int) -> TimestampOffset | None:
+async def _find_time(node: Logs, partition: Partition, timestamp: int) -> TimestampOffset | None:
     """Headers say which batch may have such a record, and need not tell the truth."""
-    batch = await when_mended(lambda: partition.log.batch_for_timestamp(timestamp))
+    batch = await _batch_for_time(partition, timestamp, 0)
     while batch is not None:
         found = await node.recompression.first_record(batch, timestamp, partition.log.log_start_offset)
         if found is not None:
             return found
-        await asyncio.sleep(0)
+        await next_turn()
         partition.require_available()
-        behind = read_header(batch).last_offset + 1
-        batch = await when_mended(partial(partition.log.batch_for_timestamp, timestamp, behind))
+        batch = await _batch_for_time(partition, timestamp, read_header(batch).last_offset + 1)
     return None
+
+
+async def _batch_for_time(partition: Partition, timestamp: int, offset: int) -> memoryview | None:
+    while True:
+        try:
+            return await when_repaired(partial(partition.log.batch_for_timestamp, timestamp, offset, BATCHES_PER_TURN))
+        except NotFoundYet as search:
+            offset = search.offset
+        await next_turn()
+        partition.require_available()

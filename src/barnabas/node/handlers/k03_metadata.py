@@ -5,10 +5,11 @@ cluster id, 3 the throttle time, 4 the choice not to create topics, 5 offline re
 the leader lacks, 7 leader epochs, 8 authorized operations (the cluster's only until 10), 9 compact encoding, 10 topic
 ids in answers, 12 topics by id, 13 an error for the whole request.
 
-A topic that may be created is created before it is answered, so its first producer need not ask again.
+A topic that may be created is created before it is answered, so its first producer need not ask again; one that was
+deleted in the last ten seconds is UNKNOWN_TOPIC_OR_PARTITION first, and then created.
 
-Deviations from Kafka: an unknown topic that could be created is answered ready instead of with
-UNKNOWN_TOPIC_OR_PARTITION and ready a moment later; a topic with neither name nor id is INVALID_REQUEST instead of
+Deviations from Kafka: an unknown topic that could be created, and was not just deleted, is answered ready instead of
+with UNKNOWN_TOPIC_OR_PARTITION and ready a moment later; a topic with neither name nor id is INVALID_REQUEST instead of
 UNKNOWN_SERVER_ERROR; the controller named is this broker instead of a random one.
 """
 
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS, name_error
 from barnabas.core.security.model import OPERATIONS_NOT_ASKED_FOR, Operation, Resource
-from barnabas.node.handlers.k19_create_topics import create_automatically
-from barnabas.node.metadata_cache import EncodedMetadata
+from barnabas.node.broker.metadata_cache import EncodedMetadata
 from barnabas.node.requests import RawResponse, RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
@@ -32,25 +33,26 @@ from barnabas.wire.messages.metadata import (
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Topics
 
 IDS_SINCE = 12
 
 
-async def handle(context: RequestContext, request: MetadataRequest, node: Node) -> RawResponse:
+async def handle(context: RequestContext, request: MetadataRequest, node: Topics) -> RawResponse:
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
-        return _all_topics(context, request, node)
-    _check(asked, context.api_version)
-    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
+        return await _all_topics(context, request, node)
+    async for topic in in_turns(asked):
+        _check(topic, context.api_version)
+    ids = list(dict.fromkeys([topic.topic_id async for topic in in_turns(asked) if topic.topic_id != ZERO_UUID]))
     if ids:
         encoded = node.metadata_cache.encoded(node.image, context.api_version, context.listener)
-        topics = [_topic_by_id(context, request, encoded, topic_id) for topic_id in ids]
+        topics = [_topic_by_id(context, request, encoded, topic_id) async for topic_id in in_turns(ids)]
     else:
-        names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+        names = dict.fromkeys([topic.name async for topic in in_turns(asked) if topic.name is not None])
         hidden = await _create_missing(context, request, node, names)
         encoded = node.metadata_cache.encoded(node.image, context.api_version, context.listener)
-        topics = [_topic_by_name(context, request, encoded, name, hidden) for name in names]
+        topics = [_topic_by_name(context, request, encoded, name, hidden) async for name in in_turns(names)]
     return encoded.answer(topics, _cluster_operations(context, request))
 
 
@@ -62,33 +64,35 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
     return MetadataResponse(topics=topics, error_code=error.code)
 
 
-def _all_topics(context: RequestContext, request: MetadataRequest, node: Node) -> RawResponse:
+async def _all_topics(context: RequestContext, request: MetadataRequest, node: Topics) -> RawResponse:
     encoded = node.metadata_cache.encoded(node.image, context.api_version, context.listener)
-    visible = [name for name in node.image.topics if context.may(Operation.DESCRIBE, Resource.topic(name))]
     plain = not request.include_topic_authorized_operations and not request.include_cluster_authorized_operations
-    if plain and len(visible) == len(node.image.topics):
+    if plain and context.may_everything:
         return encoded.all_topics()
-    topics = [encoded.topic(name, _topic_operations(context, request, name)) for name in visible]
+    every = list(node.image.topics)
+    visible = [name async for name in in_turns(every) if context.may(Operation.DESCRIBE, Resource.topic(name))]
+    if plain and len(visible) == len(every):
+        return encoded.all_topics()
+    topics = [encoded.topic(name, _topic_operations(context, request, name)) async for name in in_turns(visible)]
     return encoded.answer(topics, _cluster_operations(context, request))
 
 
-def _check(asked: Iterable[MetadataRequestTopic], version: int) -> None:
-    for topic in asked:
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id.")
-        if version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Version {version} asks for topics by name only.")
+def _check(topic: MetadataRequestTopic, version: int) -> None:
+    if topic.name is None and topic.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id.")
+    if version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Version {version} asks for topics by name only.")
 
 
 async def _create_missing(
-    context: RequestContext, request: MetadataRequest, node: Node, names: Iterable[str]
+    context: RequestContext, request: MetadataRequest, node: Topics, names: Iterable[str]
 ) -> set[str]:
     """Creates what may be created, and returns the names that the caller may not create."""
     if not request.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
         return set()
     missing = [
         name
-        for name in names
+        async for name in in_turns(names)
         if name not in node.image.topics
         and name_error(name) is None
         and context.may(Operation.DESCRIBE, Resource.topic(name))
@@ -99,7 +103,7 @@ async def _create_missing(
     if not context.may(Operation.CREATE, Resource.cluster()):
         allowed = [name for name in missing if context.may(Operation.CREATE, Resource.topic(name))]
     if allowed:
-        await create_automatically(node, allowed)
+        await node.automatic_topics.create_for_client(allowed)
     return set(missing).difference(allowed)
 
 

@@ -1,7 +1,8 @@
 """OffsetCommit, versions 2 to 10: how far a group has come, from one of its members or from somebody without one.
 
 Until 4 the client said how long to keep the offset, 6 brought leader epochs, 7 static members, 9 member epochs of the
-consumer protocol, 10 topic ids. Deviations from Kafka: none.
+consumer protocol, 10 topic ids. Deviations from Kafka: a commit of more than a thousand partitions is written in
+pieces, of which a later one may fail; Kafka refuses it whole if its records are too large for one batch.
 
 Consumers send little else as often, so the answer is packed by hand and the commit written at once.
 """
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import Turn, in_turns
 from barnabas.wire.codec import put_uvarint
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from barnabas.wire.schema import Response
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 THROTTLE_TIME = 3
 FLEXIBLE = 8
 KNOWS_GROUP_ID_NOT_FOUND = 9
 TOPIC_IDS = 10
+# A commit of more partitions is decided and written in pieces, which others can come between.
+COMMITS_AT_ONCE = 1_000
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -33,13 +37,16 @@ _PARTITION = struct.Struct(">ih")
 _PARTITION_AND_NO_TAGS = struct.Struct(">ihB")
 
 
-async def handle(context: RequestContext, request: OffsetCommitRequest, node: Node) -> Response:
+async def handle(context: RequestContext, request: OffsetCommitRequest, node: Groups) -> Response:
     context.authorize(Operation.READ, Resource.group(request.group_id))
     topics, version = node.image.topics, context.api_version
     answers: list[list[int]] = []
     commits: list[Commit] = []
     places: list[tuple[list[int], int]] = []
+    turn = Turn()
     for topic in request.topics:
+        if turn.is_over:
+            await turn.give_up()
         name, error = _find_topic(context, topic, node)
         codes = [int(error)] * len(topic.partitions)
         answers.append(codes)
@@ -47,6 +54,8 @@ async def handle(context: RequestContext, request: OffsetCommitRequest, node: No
             continue
         partitions = topics[name].partitions
         for place, each in enumerate(topic.partitions):
+            if turn.is_over:
+                await turn.give_up()
             index = each.partition_index
             if index not in partitions:
                 codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -54,10 +63,14 @@ async def handle(context: RequestContext, request: OffsetCommitRequest, node: No
             epoch, metadata = each.committed_leader_epoch, each.committed_metadata
             commits.append(Commit(name, index, each.committed_offset, epoch, metadata))
             places.append((codes, place))
-    if commits or not request.topics:
-        results = await _commit(version, request, commits, node)
-        for (codes, place), code in zip(places, results, strict=True):
-            codes[place] = code
+    if len(commits) <= COMMITS_AT_ONCE:
+        results = await _commit(version, request, commits, node) if commits or not request.topics else []
+    else:
+        results = []
+        async for start in in_turns(range(0, len(commits), COMMITS_AT_ONCE)):
+            results += await _commit(version, request, commits[start : start + COMMITS_AT_ONCE], node)
+    for (codes, place), code in zip(places, results, strict=True):
+        codes[place] = code
     return Committed(request.topics, answers)
 
 
@@ -65,7 +78,9 @@ def error_response(request: OffsetCommitRequest, error: KafkaError) -> Response:
     return Committed(request.topics, [[error.code] * len(topic.partitions) for topic in request.topics])
 
 
-async def _commit(api_version: int, request: OffsetCommitRequest, commits: list[Commit], node: Node) -> list[ErrorCode]:
+async def _commit(
+    api_version: int, request: OffsetCommitRequest, commits: list[Commit], node: Groups
+) -> list[ErrorCode]:
     group_id, retention_ms = request.group_id, request.retention_time_ms
     member_id, instance_id = request.member_id, request.group_instance_id
     committer = Committer(group_id, member_id, instance_id, request.generation_id_or_member_epoch)
@@ -74,20 +89,22 @@ async def _commit(api_version: int, request: OffsetCommitRequest, commits: list[
     try:
         return await node.groups.submit_at_once(
             group_id,
-            lambda shard: shard.commits.commit(committer, commits, retention_ms=retention_ms, no_group=no_group),
+            lambda shard: shard.commits.commit(
+                committer, commits, retention_ms=retention_ms, no_group=no_group, knows_epochs=knows
+            ),
         )
     except KafkaError as error:
         return [error.code] * len(commits)
 
 
-def _find_topic(context: RequestContext, topic: OffsetCommitRequestTopic, node: Node) -> tuple[str, ErrorCode]:
+def _find_topic(context: RequestContext, topic: OffsetCommitRequestTopic, node: Groups) -> tuple[str, ErrorCode]:
     name: str | None = topic.name
     if context.api_version >= TOPIC_IDS:
         name = node.image.topic_names.get(topic.topic_id)
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
     assert name is not None
-    if not context.may(Operation.READ, Resource.topic(name)):
+    if not context.may_everything and not context.may(Operation.READ, Resource.topic(name)):
         return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return name, ErrorCode.NONE if name in node.image.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -98,10 +115,11 @@ class Committed(Response):
     def __init__(self, topics: list[OffsetCommitRequestTopic], codes: list[list[int]]) -> None:
         self.topics = topics
         self.codes = codes
+        self.throttle_time_ms = 0
 
     def encode_into(self, out: bytearray, version: int) -> None:
         if version >= THROTTLE_TIME:
-            out += bytes(4)
+            out += _INT32.pack(self.throttle_time_ms)
         if version >= FLEXIBLE:
             self._pack_compact(out, version)
         else:

@@ -6,14 +6,16 @@ epochs of the consumer protocol, 10 topic ids. Deviations from Kafka: none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.core.coordinator.decision import Decision
 from barnabas.core.groups.commits import Fetched
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.node.turns import in_turns
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -27,30 +29,32 @@ from barnabas.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 ERROR_AT_TOP = 2
 SEVERAL_GROUPS = 8
 TOPIC_IDS = 10
+FETCHED_AT_ONCE = 1_000
 NO_OFFSET = -1
 NO_EPOCH = -1
 
 
-async def handle(context: RequestContext, request: OffsetFetchRequest, node: Node) -> OffsetFetchResponse:
+async def handle(context: RequestContext, request: OffsetFetchRequest, node: Groups) -> OffsetFetchResponse:
     if context.api_version >= SEVERAL_GROUPS:
-        groups = [await _fetch(context, group, request.require_stable, node) for group in request.groups]
+        stable = request.require_stable
+        groups = [await _fetch(context, group, stable, node) async for group in in_turns(request.groups)]
         return OffsetFetchResponse(groups=groups)
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-            for each in request.topics
+            async for each in in_turns(request.topics)
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return _as_before(context, asked, await _fetch(context, asked, request.require_stable, node))
+    return await _as_before(context, asked, await _fetch(context, asked, request.require_stable, node))
 
 
-def _as_before(
+async def _as_before(
     context: RequestContext, asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
     """The answer of versions that know one group only; the first of them has errors per partition only."""
@@ -58,9 +62,12 @@ def _as_before(
         group.topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
-                partitions=[_partition(index, None, ErrorCode(group.error_code)) for index in topic.partition_indexes],
+                partitions=[
+                    _partition(index, None, ErrorCode(group.error_code))
+                    async for index in in_turns(topic.partition_indexes)
+                ],
             )
-            for topic in asked.topics or ()
+            async for topic in in_turns(asked.topics or ())
         ]
     topics = [
         OffsetFetchResponseTopic(
@@ -73,41 +80,52 @@ def _as_before(
                     metadata=each.metadata,
                     error_code=each.error_code,
                 )
-                for each in topic.partitions
+                async for each in in_turns(topic.partitions)
             ],
         )
-        for topic in group.topics
+        async for topic in in_turns(group.topics)
     ]
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
 async def _fetch(
-    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool, node: Node
+    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool, node: Groups
 ) -> OffsetFetchResponseGroup:
     try:
         context.authorize(Operation.DESCRIBE, Resource.group(group.group_id))
         if group.topics is None:
-            fetched = await _offsets(group.group_id, None, require_stable, node)
-            return OffsetFetchResponseGroup(group_id=group.group_id, topics=_all(context, fetched, node))
-        topics = await _some(context, group.group_id, group.topics, require_stable, node)
+            fetched = await _offsets(group, None, require_stable, node)
+            return OffsetFetchResponseGroup(group_id=group.group_id, topics=await _all(context, fetched, node))
+        topics = await _some(context, group, group.topics, require_stable, node)
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
-    except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    except Exception as error:
+        refusal = item_error(error, "the offsets of a group")
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=refusal.code)
 
 
 async def _offsets(
-    group_id: str, wanted: Iterable[tuple[str, int]] | None, require_stable: bool, node: Node
+    group: OffsetFetchRequestGroup, wanted: Sequence[tuple[str, int]] | None, require_stable: bool, node: Groups
 ) -> list[Fetched]:
+    if wanted is not None and len(wanted) > FETCHED_AT_ONCE:
+        fetched: list[Fetched] = []
+        async for start in in_turns(range(0, len(wanted), FETCHED_AT_ONCE)):
+            fetched += await _offsets(group, wanted[start : start + FETCHED_AT_ONCE], require_stable, node)
+        return fetched
+    group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     if not require_stable:
-        return node.groups.shard_for(group_id).commits.fetch(group_id, wanted, stable=False)
+        commits = node.groups.shard_for(group_id).commits
+        return commits.fetch(group_id, wanted, stable=False, member_id=member_id, member_epoch=epoch)
     return await node.groups.submit(
-        group_id, lambda shard: Decision([], shard.commits.fetch(group_id, wanted, stable=True))
+        group_id,
+        lambda shard: Decision(
+            [], shard.commits.fetch(group_id, wanted, stable=True, member_id=member_id, member_epoch=epoch)
+        ),
     )
 
 
-def _all(context: RequestContext, fetched: list[Fetched], node: Node) -> list[OffsetFetchResponseTopics]:
+async def _all(context: RequestContext, fetched: list[Fetched], node: Groups) -> list[OffsetFetchResponseTopics]:
     topics: dict[str, OffsetFetchResponseTopics] = {}
-    for each in fetched:
+    async for each in in_turns(fetched):
         if not context.may(Operation.DESCRIBE, Resource.topic(each.topic)):
             continue
         known = node.image.topics.get(each.topic)
@@ -123,24 +141,31 @@ def _all(context: RequestContext, fetched: list[Fetched], node: Node) -> list[Of
 
 
 async def _some(
-    context: RequestContext, group_id: str, asked: list[OffsetFetchRequestTopics], require_stable: bool, node: Node
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    asked: list[OffsetFetchRequestTopics],
+    require_stable: bool,
+    node: Groups,
 ) -> list[OffsetFetchResponseTopics]:
-    found = [(topic, *_find_topic(context, topic, node)) for topic in asked]
+    found = [(topic, *_find_topic(context, topic, node)) async for topic in in_turns(asked)]
     wanted = [
-        (name, index) for topic, name, error in found if error is ErrorCode.NONE for index in topic.partition_indexes
+        (name, index)
+        async for topic, name, error in in_turns(found)
+        if error is ErrorCode.NONE
+        for index in topic.partition_indexes
     ]
-    fetched = iter(await _offsets(group_id, wanted, require_stable, node))
+    fetched = iter(await _offsets(group, wanted, require_stable, node))
     answers = []
-    for topic, _, error in found:
+    async for topic, _, error in in_turns(found):
         partitions = [
             _partition(index, next(fetched) if error is ErrorCode.NONE else None, error)
-            for index in topic.partition_indexes
+            async for index in in_turns(topic.partition_indexes)
         ]
         answers.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return answers
 
 
-def _find_topic(context: RequestContext, topic: OffsetFetchRequestTopics, node: Node) -> tuple[str, ErrorCode]:
+def _find_topic(context: RequestContext, topic: OffsetFetchRequestTopics, node: Groups) -> tuple[str, ErrorCode]:
     name: str | None = topic.name
     if context.api_version >= TOPIC_IDS:
         name = node.image.topic_names.get(topic.topic_id)

@@ -16,22 +16,23 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 SAYS_PROTOCOL_TYPE = 7
 
 
-async def handle(context: RequestContext, request: JoinGroupRequest, node: Node) -> JoinGroupResponse:
+async def handle(context: RequestContext, request: JoinGroupRequest, node: Groups) -> JoinGroupResponse:
     try:
         response = await _join(context, request, node)
     except KafkaError as error:
-        response = JoinGroupResponse(member_id=request.member_id, error_code=error.code)
+        is_denied = error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        response = JoinGroupResponse(member_id="" if is_denied else request.member_id, error_code=error.code)
     if response.error_code:
         response.protocol_name = None if context.api_version >= SAYS_PROTOCOL_TYPE else ""
     return response
 
 
-async def _join(context: RequestContext, request: JoinGroupRequest, node: Node) -> JoinGroupResponse:
+async def _join(context: RequestContext, request: JoinGroupRequest, node: Groups) -> JoinGroupResponse:
     version = context.api_version
     context.authorize(Operation.READ, Resource.group(request.group_id))
     if not request.group_id:
@@ -47,4 +48,4 @@ async def _join(context: RequestContext, request: JoinGroupRequest, node: Node) 
         must_know_its_id=version >= 4,
         can_skip_assignment=version >= 9,
     )
-    return await node.groups.submit(request.group_id, lambda shard: shard.membership.join(request, caller))
+    return await node.groups.submit(request.group_id, lambda shard: shard.members.join(request, caller))

@@ -13,15 +13,15 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 
-async def handle(context: RequestContext, request: HeartbeatRequest, node: Node) -> HeartbeatResponse:
+async def handle(context: RequestContext, request: HeartbeatRequest, node: Groups) -> HeartbeatResponse:
     context.authorize(Operation.READ, Resource.group(request.group_id))
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     try:
-        return await node.groups.submit(request.group_id, lambda shard: shard.membership.heartbeat(request))
+        return await node.groups.submit(request.group_id, lambda shard: shard.members.heartbeat(request))
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()

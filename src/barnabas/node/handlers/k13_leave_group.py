@@ -13,18 +13,18 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 SEVERAL_MEMBERS = 3
 
 
-async def handle(context: RequestContext, request: LeaveGroupRequest, node: Node) -> LeaveGroupResponse:
+async def handle(context: RequestContext, request: LeaveGroupRequest, node: Groups) -> LeaveGroupResponse:
     context.authorize(Operation.READ, Resource.group(request.group_id))
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if context.api_version < SEVERAL_MEMBERS:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    response = await node.groups.submit(request.group_id, lambda shard: shard.membership.leave(request))
+    response = await node.groups.submit(request.group_id, lambda shard: shard.members.leave(request))
     if context.api_version < SEVERAL_MEMBERS:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response

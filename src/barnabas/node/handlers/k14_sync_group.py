@@ -14,15 +14,15 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 SAYS_PROTOCOL = 5
 
 
-async def handle(context: RequestContext, request: SyncGroupRequest, node: Node) -> SyncGroupResponse:
+async def handle(context: RequestContext, request: SyncGroupRequest, node: Groups) -> SyncGroupResponse:
     if context.api_version >= SAYS_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     context.authorize(Operation.READ, Resource.group(request.group_id))
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    return await node.groups.submit(request.group_id, lambda shard: shard.membership.sync(request))
+    return await node.groups.submit(request.group_id, lambda shard: shard.members.sync(request))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.groups.state import ClassicGroup, Phase
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns, next_turn
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
@@ -20,14 +21,16 @@ from barnabas.wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
+# What members have said is copied into the answer: one with more is encoded in turns.
+BYTES_AT_ONCE = 1 << 20
 SAYS_NOT_FOUND = 6
 
 
-async def handle(context: RequestContext, request: DescribeGroupsRequest, node: Node) -> DescribeGroupsResponse:
-    groups = []
-    for group_id in request.groups:
+async def handle(context: RequestContext, request: DescribeGroupsRequest, node: Groups) -> DescribeGroupsResponse:
+    groups: dict[str, DescribedGroup] = {}
+    async for group_id in in_turns(dict.fromkeys(request.groups)):
         try:
             context.authorize(Operation.DESCRIBE, Resource.group(group_id))
             described = _describe(context, group_id, node)
@@ -35,17 +38,24 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest, node: 
                 described.authorized_operations = context.authorized_operations(Resource.group(group_id))
         except KafkaError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code)
-        groups.append(described)
-    return DescribeGroupsResponse(groups=groups)
+        groups[group_id] = described
+    sizes = {group_id: _size(described) for group_id, described in groups.items()}
+    if sum(map(sizes.__getitem__, request.groups)) > BYTES_AT_ONCE:
+        await next_turn()
+    return DescribeGroupsResponse(groups=[groups[group_id] for group_id in request.groups])
 
 
-def _describe(context: RequestContext, group_id: str, node: Node) -> DescribedGroup:
+def _size(group: DescribedGroup) -> int:
+    return sum(len(each.member_metadata) + len(each.member_assignment) for each in group.members)
+
+
+def _describe(context: RequestContext, group_id: str, node: Groups) -> DescribedGroup:
     group = node.groups.shard_for(group_id).committed_group(group_id)
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         described = DescribedGroup(group_id=group_id, group_state=Phase.DEAD.value)
         if context.api_version >= SAYS_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            described.error_message = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
         return described
     is_stable = group.phase is Phase.STABLE
     return DescribedGroup(

@@ -28,7 +28,7 @@ from barnabas.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from barnabas.core.metadata.state import MetadataImage
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 FEATURES_SINCE = 3
 LEVEL_ZERO_SINCE = 4
@@ -36,7 +36,7 @@ LEVEL_ZERO_SINCE = 4
 _software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(context: RequestContext, request: ApiVersionsRequest, node: Node) -> ApiVersionsResponse:
+async def handle(context: RequestContext, request: ApiVersionsRequest, node: Metadata) -> ApiVersionsResponse:
     if context.api_version >= FEATURES_SINCE:
         name, version = request.client_software_name, request.client_software_version
         if not _software.fullmatch(name) or not _software.fullmatch(version):
@@ -49,7 +49,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest, node: Nod
     return response
 
 
-async def handle_unknown_version(context: RequestContext, request: None, node: Node) -> ApiVersionsResponse:
+async def handle_unknown_version(context: RequestContext, request: None, node: Metadata) -> ApiVersionsResponse:
     lowest, highest = offered_versions(18, context.listener_kind) or (0, 0)
     known = ApiVersion(api_key=18, min_version=lowest, max_version=highest)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

@@ -6,29 +6,27 @@ sizes that overflow Kafka's sum of partitions are refused as too large, instead 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from barnabas.core.controller.automatic import automatic_topic
-from barnabas.core.controller.topics import CreationRules, create_topics, everybody
+from barnabas.core.controller.topics import CreationRules, create_topics
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.dispatch import LogLimiter
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
-log = logging.getLogger(__name__)
-_limiter = LogLimiter()
 _random = Random()
 
 
-async def handle(context: RequestContext, request: CreateTopicsRequest, node: Node) -> CreateTopicsResponse:
+def decide(
+    context: RequestContext, request: CreateTopicsRequest, cluster: Cluster
+) -> Steps[Decision[CreateTopicsResponse]]:
     require_time(request.timeout_ms)
     creates_any = context.may(Operation.CREATE, Resource.cluster())
 
@@ -38,8 +36,17 @@ async def handle(context: RequestContext, request: CreateTopicsRequest, node: No
     def may_describe_configs(name: str) -> bool:
         return context.may(Operation.DESCRIBE_CONFIGS, Resource.topic(name))
 
-    rules = _rules(node, may_create=may_create, may_describe_configs=may_describe_configs)
-    return await node.controller.submit(lambda image: create_topics(image, request, rules))
+    config = cluster.config
+    rules = CreationRules(
+        num_partitions=config.num_partitions,
+        replication_factor=config.default_replication_factor,
+        configs=cluster.topic_configs,
+        random=_random,
+        new_id=Uuid.random,
+        may_create=may_create,
+        may_describe_configs=may_describe_configs,
+    )
+    return create_topics.steps(cluster.image, request, rules)
 
 
 def require_time(timeout_ms: int) -> None:
@@ -54,35 +61,4 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
             CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message or None)
             for topic in request.topics
         ]
-    )
-
-
-async def create_automatically(node: Node, names: Iterable[str]) -> None:
-    """Creates topics that somebody asked for; those that cannot be created stay unknown, and the log says why."""
-    topics = [automatic_topic(name, node.config.value) for name in names]
-    request = CreateTopicsRequest(topics=topics)
-    rules = _rules(node)
-    try:
-        response = await node.controller.submit(lambda image: create_topics(image, request, rules))
-    except KafkaError as error:
-        response = error_response(request, error)
-    for result in response.topics:
-        made = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        if not made and _limiter.allows(result.name):
-            log.warning("Topic '%s' was not created by itself: %s", result.name, result.error_message)
-
-
-def _rules(
-    node: Node,
-    may_create: Callable[[str], bool] = everybody,
-    may_describe_configs: Callable[[str], bool] = everybody,
-) -> CreationRules:
-    return CreationRules(
-        num_partitions=node.config.num_partitions,
-        replication_factor=node.config.default_replication_factor,
-        configs=node.topic_configs,
-        random=_random,
-        new_id=Uuid.random,
-        may_create=may_create,
-        may_describe_configs=may_describe_configs,
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.deletion import delete_topics
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.handlers.k19_create_topics import require_time
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -21,13 +23,15 @@ from barnabas.wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 DISABLED_SINCE = 3
 
 
-async def handle(context: RequestContext, request: DeleteTopicsRequest, node: Node) -> DeleteTopicsResponse:
-    if not node.config.delete_topic_enable:
+def decide(
+    context: RequestContext, request: DeleteTopicsRequest, cluster: Cluster
+) -> Steps[Decision[DeleteTopicsResponse]]:
+    if not cluster.config.delete_topic_enable:
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         )
@@ -40,9 +44,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest, node: No
     def may_describe(name: str) -> bool:
         return deletes_any or context.may(Operation.DESCRIBE, Resource.topic(name))
 
-    return await node.controller.submit(
-        lambda image: delete_topics(image, request, may_describe=may_describe, may_delete=may_delete)
-    )
+    return delete_topics.steps(cluster.image, request, may_describe=may_describe, may_delete=may_delete)
 
 
 def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -19,28 +21,30 @@ from barnabas.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Logs
 
 TO_HIGH_WATERMARK = -1
 INVALID_LOW_WATERMARK = -1
 
 
-async def handle(context: RequestContext, request: DeleteRecordsRequest, node: Node) -> DeleteRecordsResponse:
+async def handle(context: RequestContext, request: DeleteRecordsRequest, node: Logs) -> DeleteRecordsResponse:
     topics: dict[str, dict[int, DeleteRecordsPartitionResult]] = {}
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         results = topics.setdefault(topic.name, {})
-        for asked in topic.partitions:
+        async for asked in in_turns(topic.partitions):
             try:
                 low_watermark = _delete(context, node, topic.name, asked.partition_index, asked.offset)
                 error = ErrorCode.NONE
-            except KafkaError as refusal:
+            except Exception as fault:
+                refusal = item_error(fault, f"{topic.name}-{asked.partition_index}")
                 low_watermark, error = INVALID_LOW_WATERMARK, refusal.code
             results[asked.partition_index] = DeleteRecordsPartitionResult(
                 partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
             )
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=name, partitions=list(results.values())) for name, results in topics.items()
+            DeleteRecordsTopicResult(name=name, partitions=list(results.values()))
+            async for name, results in in_turns(topics.items())
         ]
     )
 
@@ -64,7 +68,7 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
     )
 
 
-def _delete(context: RequestContext, node: Node, topic: str, index: int, offset: int) -> int:
+def _delete(context: RequestContext, node: Logs, topic: str, index: int, offset: int) -> int:
     context.authorize(Operation.DELETE, Resource.topic(topic))
     partition = node.partitions.get(topic, index)
     if partition is None:

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.security.model import Operation, Resource
+from barnabas.core.security.model import Operation, Resource, ResourceType
 from barnabas.core.transactions.decide import ProducerIdAndEpoch
+from barnabas.node.broker.transactions.fencing import told
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.fencing import told
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Transactions
 
 NONE = -1
 FENCED_SINCE = 4
 
 
-async def handle(context: RequestContext, request: InitProducerIdRequest, node: Node) -> InitProducerIdResponse:
+async def handle(context: RequestContext, request: InitProducerIdRequest, node: Transactions) -> InitProducerIdResponse:
     if request.transactional_id is None:
-        context.authorize(Operation.IDEMPOTENT_WRITE, Resource.cluster())
+        # Who may write to any topic may also do it idempotently.
+        if not context.may_any(Operation.WRITE, ResourceType.TOPIC):
+            context.authorize(Operation.IDEMPOTENT_WRITE, Resource.cluster())
     else:
         context.authorize(Operation.WRITE, Resource.transactional_id(request.transactional_id))
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):

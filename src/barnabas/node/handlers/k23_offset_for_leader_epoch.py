@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,24 +21,29 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Logs
 
 
 async def handle(
-    context: RequestContext, request: OffsetForLeaderEpochRequest, node: Node
+    context: RequestContext, request: OffsetForLeaderEpochRequest, node: Logs
 ) -> OffsetForLeaderEpochResponse:
     is_broker = context.may(Operation.CLUSTER_ACTION, Resource.cluster())
     topics: dict[str, list[EpochEndOffset]] = {}
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         allowed = is_broker or context.may(Operation.DESCRIBE, Resource.topic(topic.topic))
         topics.setdefault(topic.topic, []).extend(
-            _end_offset(node, topic.topic, asked)
-            if allowed
-            else EpochEndOffset(partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for asked in topic.partitions
+            [
+                _end_offset(node, topic.topic, asked)
+                if allowed
+                else EpochEndOffset(partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                async for asked in in_turns(topic.partitions)
+            ]
         )
     return OffsetForLeaderEpochResponse(
-        topics=[OffsetForLeaderTopicResult(topic=name, partitions=results) for name, results in topics.items()]
+        topics=[
+            OffsetForLeaderTopicResult(topic=name, partitions=results)
+            async for name, results in in_turns(topics.items())
+        ]
     )
 
 
@@ -54,7 +61,7 @@ def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> O
     )
 
 
-def _end_offset(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(node: Logs, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = node.partitions.get(topic, asked.partition)
     if partition is None:
         error = node.partitions.missing_error(node.image, topic, asked.partition)
@@ -62,5 +69,9 @@ def _end_offset(node: Node, topic: str, asked: OffsetForLeaderPartition) -> Epoc
         error = partition.availability_error(asked.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(partition=asked.partition, error_code=error)
-    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    try:
+        epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except Exception as fault:
+        error = item_error(fault, partition.log.name).code
+        return EpochEndOffset(partition=asked.partition, error_code=error)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

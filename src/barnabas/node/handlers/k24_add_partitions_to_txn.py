@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import EPOCH_BUMPS_SINCE, TopicPartition
+from barnabas.node.broker.transactions.fencing import told_code
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.fencing import told_code
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Transactions
 
 BROKERS_SINCE = 4
 FENCED_SINCE = 2
@@ -37,15 +37,17 @@ FENCED_SINCE = 2
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: AddPartitionsToTxnRequest, node: Node) -> AddPartitionsToTxnResponse:
+async def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest, node: Transactions
+) -> AddPartitionsToTxnResponse:
     if context.api_version >= BROKERS_SINCE:
         context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
         results = [
             AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id,
-                topic_results=_results(each.topics, await _add(context, each, node)),
+                topic_results=await _results(await _add(context, each, node)),
             )
-            for each in request.transactions
+            async for each in in_turns(request.transactions)
         ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     asked = AddPartitionsToTxnTransaction(
@@ -54,26 +56,34 @@ async def handle(context: RequestContext, request: AddPartitionsToTxnRequest, no
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    errors = await _add(context, asked, node)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(asked.topics, errors))
+    results_by_topic = await _results(await _add(context, asked, node))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
 
 
 def error_response(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
-    def everything(topics: list[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
-        return _results(topics, dict.fromkeys(_partitions(topics), error.code))
-
     if not request.transactions:
-        topics = request.v3_and_below_topics
-        return AddPartitionsToTxnResponse(error_code=error.code, results_by_topic_v3_and_below=everything(topics))
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error.code)
+                    for index in dict.fromkeys(topic.partitions)
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+        return AddPartitionsToTxnResponse(error_code=error.code, results_by_topic_v3_and_below=topics)
     return AddPartitionsToTxnResponse(error_code=error.code)
 
 
-async def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, node: Node) -> Errors:
-    partitions = _partitions(asked.topics)
+async def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, node: Transactions) -> Errors:
+    partitions = list(
+        {(topic.name, index): None async for topic in in_turns(asked.topics) for index in topic.partitions}
+    )
     is_client = context.api_version < BROKERS_SINCE
     if is_client and not context.may(Operation.WRITE, Resource.transactional_id(asked.transactional_id)):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    wrong = {each: error for each in partitions if (error := _error(context, node, each, is_client))}
+    wrong = {each: error async for each in in_turns(partitions) if (error := _error(context, node, each, is_client))}
     if wrong:
         return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
     producer = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
@@ -87,7 +97,7 @@ async def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, no
     return dict.fromkeys(partitions, ErrorCode.NONE)
 
 
-def _error(context: RequestContext, node: Node, partition: TopicPartition, is_client: bool) -> ErrorCode:
+def _error(context: RequestContext, node: Transactions, partition: TopicPartition, is_client: bool) -> ErrorCode:
     """Why a partition cannot be added, NONE if it can."""
     topic, index = partition
     if is_client and (topic in INTERNAL_TOPICS or not context.may(Operation.WRITE, Resource.topic(topic))):
@@ -98,22 +108,12 @@ def _error(context: RequestContext, node: Node, partition: TopicPartition, is_cl
     return ErrorCode.NONE
 
 
-def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partitions]
-
-
-def _results(topics: list[AddPartitionsToTxnTopic], errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
-    indexes: dict[str, dict[int, None]] = {}
-    for topic in topics:
-        indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[name, index])
-                for index in found
-            ],
+async def _results(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
+    results: dict[str, AddPartitionsToTxnTopicResult] = {}
+    async for (name, index), code in in_turns(errors.items()):
+        if name not in results:
+            results[name] = AddPartitionsToTxnTopicResult(name=name)
+        results[name].results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         )
-        for name, found in indexes.items()
-        if found
-    ]
+    return list(results.values())

@@ -9,18 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.broker.transactions.fencing import told
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.fencing import told
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Coordinators
 
 FENCED_SINCE = 2
 
 
-async def handle(context: RequestContext, request: AddOffsetsToTxnRequest, node: Node) -> AddOffsetsToTxnResponse:
+async def handle(
+    context: RequestContext, request: AddOffsetsToTxnRequest, node: Coordinators
+) -> AddOffsetsToTxnResponse:
     context.authorize(Operation.WRITE, Resource.transactional_id(request.transactional_id))
     context.authorize(Operation.READ, Resource.group(request.group_id))
     groups = node.groups

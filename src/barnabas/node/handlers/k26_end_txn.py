@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import EPOCH_BUMPS_SINCE
+from barnabas.node.broker.transactions.fencing import told
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.fencing import told
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Transactions
 
 FENCED_SINCE = 2
 NEW_EPOCH_SINCE = 5
 
 
-async def handle(context: RequestContext, request: EndTxnRequest, node: Node) -> EndTxnResponse:
+async def handle(context: RequestContext, request: EndTxnRequest, node: Transactions) -> EndTxnResponse:
     context.authorize(Operation.WRITE, Resource.transactional_id(request.transactional_id))
     try:
         ended = await node.transactions.end(

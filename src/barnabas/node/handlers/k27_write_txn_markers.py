@@ -13,9 +13,10 @@ from barnabas.core.coordinator.decision import Marker
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import TopicPartition
-from barnabas.node.coordinators.coordinator import kept
+from barnabas.node.broker.coordinators.coordinator import kept
+from barnabas.node.broker.transactions.markers import write_marker
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.markers import write_marker
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -27,19 +28,21 @@ from barnabas.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import EndingTransactions
 
 Results = dict[int, dict[TopicPartition, ErrorCode]]
 
 
-async def handle(context: RequestContext, request: WriteTxnMarkersRequest, node: Node) -> WriteTxnMarkersResponse:
+async def handle(
+    context: RequestContext, request: WriteTxnMarkersRequest, node: EndingTransactions
+) -> WriteTxnMarkersResponse:
     if not context.may(Operation.ALTER, Resource.cluster()):
         context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     results: Results = {}
     written: list[tuple[int, TopicPartition, Promise[None]]] = []
-    for marker in request.markers:
+    async for marker in in_turns(request.markers):
         errors = results.setdefault(marker.producer_id, {})
-        for topic, index in _partitions(marker):
+        async for topic, index in in_turns(dict.fromkeys(_partitions(marker))):
             try:
                 promise = write_marker(node, topic, index, _marker(marker), marker.transaction_version)
             except KafkaError as error:
@@ -47,19 +50,19 @@ async def handle(context: RequestContext, request: WriteTxnMarkersRequest, node:
             else:
                 errors[topic, index] = ErrorCode.NONE
                 written.append((marker.producer_id, (topic, index), promise))
-    for producer_id, partition, promise in written:
+    async for producer_id, partition, promise in in_turns(written):
         try:
             await kept(promise)
         except KafkaError as error:
             results[producer_id][partition] = error.code
-    return _response(results)
+    return WriteTxnMarkersResponse(markers=[_result(*each) async for each in in_turns(results.items())])
 
 
 def error_response(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
     results: Results = {}
     for marker in request.markers:
         results.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error.code))
-    return _response(results)
+    return WriteTxnMarkersResponse(markers=[_result(*each) for each in results.items()])
 
 
 def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
@@ -70,17 +73,12 @@ def _marker(asked: WritableTxnMarker) -> Marker:
     return Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result)
 
 
-def _response(results: Results) -> WriteTxnMarkersResponse:
-    markers = []
-    for producer_id, errors in results.items():
-        topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
-        for (topic, index), error in errors.items():
-            result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-            topics.setdefault(topic, []).append(result)
-        markers.append(
-            WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[WritableTxnMarkerTopicResult(name=name, partitions=each) for name, each in topics.items()],
-            )
-        )
-    return WriteTxnMarkersResponse(markers=markers)
+def _result(producer_id: int, errors: dict[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+        topics.setdefault(topic, []).append(result)
+    return WritableTxnMarkerResult(
+        producer_id=producer_id,
+        topics=[WritableTxnMarkerTopicResult(name=name, partitions=each) for name, each in topics.items()],
+    )

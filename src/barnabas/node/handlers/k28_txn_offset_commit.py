@@ -13,8 +13,9 @@ from barnabas.core.coordinator.decision import Producer
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import TopicPartition
+from barnabas.node.broker.transactions.verification import Writer, verify
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.verification import Writer, verify
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -24,24 +25,27 @@ from barnabas.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Coordinators
 
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
+COMMITS_AT_ONCE = 1_000
 
 Errors = dict[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: TxnOffsetCommitRequest, node: Node) -> TxnOffsetCommitResponse:
+async def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest, node: Coordinators
+) -> TxnOffsetCommitResponse:
     context.authorize(Operation.WRITE, Resource.transactional_id(request.transactional_id))
     context.authorize(Operation.READ, Resource.group(request.group_id))
     errors: Errors = {}
     commits: list[Commit] = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         may_read = context.may(Operation.READ, Resource.topic(topic.name))
         known = node.image.topics.get(topic.name)
-        for each in topic.partitions:
+        async for each in in_turns(topic.partitions):
             at = (topic.name, each.partition_index)
             if not may_read:
                 errors[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -50,18 +54,41 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest, node:
             else:
                 errors[at] = ErrorCode.NONE
                 commits.append(Commit(*at, each.committed_offset, each.committed_leader_epoch, each.committed_metadata))
-    if commits:
-        errors |= await _commit(context, request, commits, node)
-    return _response(request, errors)
+    async for start in in_turns(range(0, len(commits), COMMITS_AT_ONCE)):
+        errors |= await _commit(context, request, commits[start : start + COMMITS_AT_ONCE], node)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=errors[topic.name, each.partition_index]
+                    )
+                    async for each in in_turns(topic.partitions)
+                ],
+            )
+            async for topic in in_turns(request.topics)
+        ]
+    )
 
 
 def error_response(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
-    asked = ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    return _response(request, dict.fromkeys(asked, error.code))
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 async def _commit(
-    context: RequestContext, request: TxnOffsetCommitRequest, commits: list[Commit], node: Node
+    context: RequestContext, request: TxnOffsetCommitRequest, commits: list[Commit], node: Coordinators
 ) -> Errors:
     partitions = [(commit.topic, commit.partition) for commit in commits]
     committer = Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
@@ -83,7 +110,7 @@ async def _commit(
     return dict(zip(partitions, decided, strict=True))
 
 
-async def _verify(context: RequestContext, request: TxnOffsetCommitRequest, index: int, node: Node) -> None:
+async def _verify(context: RequestContext, request: TxnOffsetCommitRequest, index: int, node: Coordinators) -> None:
     partition = node.groups.led(index).partition
     producers = partition.log.producers
     if not producers.has_ongoing_transaction(request.producer_id, request.producer_epoch):
@@ -106,20 +133,3 @@ async def _verify(context: RequestContext, request: TxnOffsetCommitRequest, inde
             )
         if not producers.is_verified(request.producer_id, request.producer_epoch, verification):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended meanwhile.")
-
-
-def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=errors[topic.name, each.partition_index]
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -1,26 +1,31 @@
 """CreateAcls, versions 1 to 3: new access control entries.
 
-2 is flexible, 3 brought the type of users. There is no authorizer yet, so each is answered with SECURITY_DISABLED, as
-Kafka does without one. Deviations from Kafka: none.
+2 is flexible, 3 brought the type of users. Without an authorizer each is
+answered with SECURITY_DISABLED. Deviations from Kafka: none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.acls import create_acls
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.handlers.k29_describe_acls import NO_AUTHORIZER
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from barnabas.wire.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: CreateAclsRequest, node: Node) -> CreateAclsResponse:
+def decide(context: RequestContext, request: CreateAclsRequest, cluster: Cluster) -> Decision[CreateAclsResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+    if not cluster.config.value("authorizer.class.name"):
+        return Decision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
+    return create_acls(cluster.image, request, Uuid.random)
 
 
 def error_response(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:

@@ -1,13 +1,15 @@
 """DeleteAcls, versions 1 to 3: the access control entries that match a filter go.
 
-2 is flexible, 3 brought the type of users. There is no authorizer yet, so each filter is answered with
-SECURITY_DISABLED, as Kafka does without one. Deviations from Kafka: none.
+2 is flexible, 3 brought the type of users. Without an authorizer each is
+answered with SECURITY_DISABLED. Deviations from Kafka: none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.acls import delete_acls
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.handlers.k29_describe_acls import NO_AUTHORIZER
 from barnabas.node.requests import RequestContext
@@ -15,12 +17,14 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: DeleteAclsRequest, node: Node) -> DeleteAclsResponse:
+def decide(context: RequestContext, request: DeleteAclsRequest, cluster: Cluster) -> Decision[DeleteAclsResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+    if not cluster.config.value("authorizer.class.name"):
+        return Decision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
+    return delete_acls(cluster.image, request)
 
 
 def error_response(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:

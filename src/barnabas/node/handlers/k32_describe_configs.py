@@ -30,6 +30,7 @@ from barnabas.node.configuration.description import (
 from barnabas.node.configuration.loggers import logger_levels
 from barnabas.node.configuration.packing import Packer
 from barnabas.node.requests import RawResponse, RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,15 +40,27 @@ from barnabas.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 
-async def handle(context: RequestContext, request: DescribeConfigsRequest, node: Node) -> RawResponse:
-    for resource in request.resources:
+async def handle(context: RequestContext, request: DescribeConfigsRequest, node: Metadata) -> RawResponse:
+    async for resource in in_turns(request.resources):
         if resource.resource_type not in DESCRIBABLE:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"There are no configs of type {resource.resource_type}.")
     packer = Packer(context.api_version)
-    return packer.response([_result(context, request, each, node, packer) for each in request.resources])
+    results: list[bytes] = []
+    known: dict[object, bytes] = {}
+    left_bytes = node.config.barnabas_answer_max_bytes
+    async for resource in in_turns(request.resources):
+        keys = None if resource.configuration_keys is None else tuple(resource.configuration_keys)
+        asked = (resource.resource_type, resource.resource_name, keys)
+        if asked not in known:
+            known[asked] = _result(context, request, resource, node, packer)
+        results.append(known[asked])
+        left_bytes -= len(results[-1])
+        if left_bytes < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The answer would have more than barnabas.answer.max.bytes.")
+    return packer.response(results)
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
@@ -67,7 +80,7 @@ def _result(
     context: RequestContext,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
-    node: Node,
+    node: Metadata,
     packer: Packer,
 ) -> bytes:
     kind, name = resource.resource_type, resource.resource_name
@@ -83,7 +96,7 @@ def _result(
     return packer.result(DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs))
 
 
-def _topic(name: str, wanted: Wanted, node: Node, packer: Packer) -> bytes:
+def _topic(name: str, wanted: Wanted, node: Metadata, packer: Packer) -> bytes:
     image, topics = node.image, node.topic_configs
     if error := name_error(name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
@@ -107,7 +120,7 @@ def _topic(name: str, wanted: Wanted, node: Node, packer: Packer) -> bytes:
     return packer.topic(name, [entries[key] for key in wanted.of(entries)])
 
 
-def _describe(kind: int, name: str, wanted: Wanted, node: Node) -> Entries:
+def _describe(kind: int, name: str, wanted: Wanted, node: Metadata) -> Entries:
     image, topics = node.image, node.topic_configs
     if kind == BROKER_RESOURCE:
         if not name:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import alter
+from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import ConfigResource
 from barnabas.core.security.model import Operation
+from barnabas.core.steps import Steps
 from barnabas.node.configuration.access import secured_by
 from barnabas.node.configuration.alteration import AlterationRules
 from barnabas.node.requests import RequestContext
@@ -21,15 +23,16 @@ from barnabas.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: AlterConfigsRequest, node: Node) -> AlterConfigsResponse:
+def decide(
+    context: RequestContext, request: AlterConfigsRequest, cluster: Cluster
+) -> Steps[Decision[AlterConfigsResponse]]:
     def authorize(resource: ConfigResource) -> None:
         context.authorize(Operation.ALTER_CONFIGS, secured_by(*resource))
 
-    rules = AlterationRules(node.topic_configs, authorize)
-    return await node.controller.submit(lambda image: alter(image, request, rules))
+    return alter.steps(cluster.image, request, AlterationRules(cluster.topic_configs, authorize))
 
 
 def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -19,25 +20,31 @@ from barnabas.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Moves
 
 
 async def handle(
-    context: RequestContext, request: AlterReplicaLogDirsRequest, node: Node
+    context: RequestContext, request: AlterReplicaLogDirsRequest, node: Moves
 ) -> AlterReplicaLogDirsResponse:
     if not context.may(Operation.ALTER, Resource.cluster()):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Replicas are moved by who may alter the cluster.")
     topics: dict[str, dict[int, ErrorCode]] = {}
-    for (topic, index), path in _asked(request).items():
-        topics.setdefault(topic, {})[index] = _move(node, topic, index, path)
-    return _response(topics)
+    asked = {
+        (topic.name, index): directory.path
+        async for directory in in_turns(request.dirs)
+        async for topic in in_turns(directory.topics)
+        for index in topic.partitions
+    }
+    async for (name, index), path in in_turns(asked.items()):
+        topics.setdefault(name, {})[index] = _move(node, name, index, path)
+    return AlterReplicaLogDirsResponse(results=[_result(*each) async for each in in_turns(topics.items())])
 
 
 def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
     topics: dict[str, dict[int, ErrorCode]] = {}
     for topic, index in _asked(request):
         topics.setdefault(topic, {})[index] = error.code
-    return _response(topics)
+    return AlterReplicaLogDirsResponse(results=[_result(*each) for each in topics.items()])
 
 
 def _asked(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
@@ -50,7 +57,7 @@ def _asked(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
     }
 
 
-def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
+def _move(node: Moves, topic: str, index: int, path: str) -> ErrorCode:
     try:
         node.replica_moves.ask(topic, index, path, node.partitions.missing_error(node.image, topic, index))
     except KafkaError as error:
@@ -58,16 +65,11 @@ def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _response(topics: dict[str, dict[int, ErrorCode]]) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
-                    for index, error in errors.items()
-                ],
-            )
-            for topic, errors in topics.items()
-        ]
+def _result(topic: str, errors: dict[int, ErrorCode]) -> AlterReplicaLogDirTopicResult:
+    return AlterReplicaLogDirTopicResult(
+        topic_name=topic,
+        partitions=[
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+            for index, error in errors.items()
+        ],
     )

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.node.storage.log import PartitionLog
-from barnabas.node.storage.log_dir import LogDir
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,28 +24,28 @@ from barnabas.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Logs
 
 NO_LAG = 0
 UNKNOWN_LAG = -1
 
 
-async def handle(context: RequestContext, request: DescribeLogDirsRequest, node: Node) -> DescribeLogDirsResponse:
+async def handle(context: RequestContext, request: DescribeLogDirsRequest, node: Logs) -> DescribeLogDirsResponse:
     if not context.may(Operation.DESCRIBE, Resource.cluster()):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(results=[_describe(each, wanted, node) for each in node.log_dirs.dirs])
+        wanted = {(topic.topic, index) async for topic in in_turns(request.topics) for index in topic.partitions}
+    return DescribeLogDirsResponse(results=[await _describe(each, wanted, node) for each in node.log_dirs.dirs])
 
 
-def _lag(future: PartitionLog, node: Node) -> int:
+def _lag(future: PartitionLog, node: Logs) -> int:
     """By how much a replica on its way lags behind the one it will replace."""
     current = node.log_dirs.get(future.topic, future.partition)
     return max(current.log_end_offset - future.log_end_offset, 0) if current is not None else UNKNOWN_LAG
 
 
-def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None, node: Node) -> DescribeLogDirsResult:
+async def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None, node: Logs) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path)
     try:
         volume = os.statvfs(directory.path)
@@ -58,9 +59,11 @@ def _describe(directory: LogDir, wanted: set[tuple[str, int]] | None, node: Node
     topics: dict[str, DescribeLogDirsTopic] = {}
     for is_future, logs in ((False, directory.logs), (True, directory.future_logs)):
         keys = logs if wanted is None else sorted(wanted & logs.keys())
-        for topic, index in keys:
+        async for topic, index in in_turns(list(keys)):
+            log = logs.get((topic, index))
+            if log is None:
+                continue
             described = topics.setdefault(topic, DescribeLogDirsTopic(name=topic))
-            log = logs[topic, index]
             described.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=index,

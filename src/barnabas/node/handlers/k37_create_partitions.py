@@ -10,7 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.partitions import create_partitions
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.handlers.k19_create_topics import require_time
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
@@ -21,20 +23,20 @@ from barnabas.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 _random = Random()
 
 
-async def handle(context: RequestContext, request: CreatePartitionsRequest, node: Node) -> CreatePartitionsResponse:
+def decide(
+    context: RequestContext, request: CreatePartitionsRequest, cluster: Cluster
+) -> Steps[Decision[CreatePartitionsResponse]]:
     require_time(request.timeout_ms)
 
     def may_alter(name: str) -> bool:
         return context.may(Operation.ALTER, Resource.topic(name))
 
-    return await node.controller.submit(
-        lambda image: create_partitions(image, request, random=_random, may_alter=may_alter)
-    )
+    return create_partitions.steps(cluster.image, request, random=_random, may_alter=may_alter)
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.elections import elect_leaders
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.elect_leaders import (
@@ -19,12 +21,14 @@ from barnabas.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: ElectLeadersRequest, node: Node) -> ElectLeadersResponse:
+def decide(
+    context: RequestContext, request: ElectLeadersRequest, cluster: Cluster
+) -> Steps[Decision[ElectLeadersResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return await node.controller.submit(lambda image: elect_leaders(image, request))
+    return elect_leaders.steps(cluster.image, request, cluster.rules)
 
 
 def error_response(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import alter_incrementally
+from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import ConfigResource
 from barnabas.core.security.model import Operation
+from barnabas.core.steps import Steps
 from barnabas.node.configuration.access import BROKER_LOGGER_RESOURCE, secured_by
 from barnabas.node.configuration.alteration import AlterationRules
 from barnabas.node.configuration.loggers import set_levels
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -26,34 +29,40 @@ from barnabas.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
+    from barnabas.node.ports import Forwarding
 
 
 async def handle(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, node: Node
+    context: RequestContext, request: IncrementalAlterConfigsRequest, node: Forwarding
 ) -> IncrementalAlterConfigsResponse:
-    def authorize(resource: ConfigResource) -> None:
-        context.authorize(Operation.ALTER_CONFIGS, secured_by(*resource))
-
-    stored = [each for each in request.resources if each.resource_type != BROKER_LOGGER_RESOURCE]
+    stored = [each async for each in in_turns(request.resources) if each.resource_type != BROKER_LOGGER_RESOURCE]
     answers: Iterator[AlterConfigsResourceResponse] = iter(())
     if stored:
-        rules = AlterationRules(node.topic_configs, authorize)
         rest = IncrementalAlterConfigsRequest(resources=stored, validate_only=request.validate_only)
-        answers = iter((await node.controller.submit(lambda image: alter_incrementally(image, rest, rules))).responses)
+        answers = iter((await node.controller.execute(context, rest)).responses)
     times = Counter(each.resource_name for each in request.resources if each.resource_type == BROKER_LOGGER_RESOURCE)
     return IncrementalAlterConfigsResponse(
         responses=[
             _set_levels(context, each, node, times[each.resource_name], validate_only=request.validate_only)
             if each.resource_type == BROKER_LOGGER_RESOURCE
             else next(answers)
-            for each in request.resources
+            async for each in in_turns(request.resources)
         ]
     )
 
 
+def decide(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, cluster: Cluster
+) -> Steps[Decision[IncrementalAlterConfigsResponse]]:
+    def authorize(resource: ConfigResource) -> None:
+        context.authorize(Operation.ALTER_CONFIGS, secured_by(*resource))
+
+    return alter_incrementally.steps(cluster.image, request, AlterationRules(cluster.topic_configs, authorize))
+
+
 def _set_levels(
-    context: RequestContext, resource: AlterConfigsResource, node: Node, times: int, *, validate_only: bool
+    context: RequestContext, resource: AlterConfigsResource, node: Forwarding, times: int, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     try:
         if times > 1:

@@ -1,7 +1,6 @@
 """AlterPartitionReassignments, versions 0 and 1: other replicas for partitions, or the end of such a change.
 
-1 brought the wish that the replication factor stays. Deviations from Kafka: replicas on other nodes do not catch up
-yet, so a reassignment to a registered node that adds it stays in progress until it is cancelled.
+1 brought the wish that the replication factor stays. Deviations from Kafka: none.
 """
 
 from __future__ import annotations
@@ -9,19 +8,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.reassignment import alter_partition_reassignments
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
+from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, node: Node
-) -> AlterPartitionReassignmentsResponse:
+def decide(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, cluster: Cluster
+) -> Steps[Decision[AlterPartitionReassignmentsResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return await node.controller.submit(lambda image: alter_partition_reassignments(image, request))
+    return alter_partition_reassignments.steps(cluster.image, request)
+
+
+def error_response(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    """For the whole, and once more for each partition."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=each.partition_index, error_code=error.code, error_message=error.message
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

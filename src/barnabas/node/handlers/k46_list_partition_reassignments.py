@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.reassignment import list_partition_reassignments
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,11 +18,11 @@ from barnabas.wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(
-    context: RequestContext, request: ListPartitionReassignmentsRequest, node: Node
-) -> ListPartitionReassignmentsResponse:
+def decide(
+    context: RequestContext, request: ListPartitionReassignmentsRequest, cluster: Cluster
+) -> Steps[Decision[ListPartitionReassignmentsResponse]]:
     context.authorize(Operation.DESCRIBE, Resource.cluster())
-    return list_partition_reassignments(node.image, request)
+    return Decision([], (yield from list_partition_reassignments.steps(cluster.image, request)))

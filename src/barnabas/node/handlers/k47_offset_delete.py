@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -19,43 +20,43 @@ from barnabas.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Groups
 
 
-async def handle(context: RequestContext, request: OffsetDeleteRequest, node: Node) -> OffsetDeleteResponse:
+async def handle(context: RequestContext, request: OffsetDeleteRequest, node: Groups) -> OffsetDeleteResponse:
     context.authorize(Operation.DELETE, Resource.group(request.group_id))
     errors: dict[tuple[str, int], ErrorCode] = {}
-    accepted: list[tuple[str, int]] = []
-    for topic in request.topics:
-        for each in topic.partitions:
+    accepted: dict[tuple[str, int], None] = {}
+    async for topic in in_turns(request.topics):
+        async for each in in_turns(topic.partitions):
             at = (topic.name, each.partition_index)
             error = errors[at] = _topic_error(context, topic.name, each.partition_index, node)
             if error is ErrorCode.NONE:
-                accepted.append(at)
-    if accepted or not errors:
-        if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        decided = await node.groups.submit(
-            request.group_id, lambda shard: shard.commits.delete(request.group_id, accepted)
-        )
-        errors |= dict(zip(accepted, decided, strict=True))
-    return OffsetDeleteResponse(topics=[_result(topic, errors) for topic in request.topics])
+                accepted[at] = None
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    # The group's own errors come first, also where no partition is left to delete.
+    decided = await node.groups.submit(request.group_id, lambda shard: shard.commits.delete(request.group_id, accepted))
+    errors |= dict(zip(accepted, decided, strict=True))
+    return OffsetDeleteResponse(topics=[await _result(topic, errors) async for topic in in_turns(request.topics)])
 
 
-def _topic_error(context: RequestContext, topic: str, partition: int, node: Node) -> ErrorCode:
+def _topic_error(context: RequestContext, topic: str, partition: int, node: Groups) -> ErrorCode:
     if not context.may(Operation.READ, Resource.topic(topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = node.image.topics.get(topic)
     return ErrorCode.NONE if known and partition in known.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _result(topic: OffsetDeleteRequestTopic, errors: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponseTopic:
+async def _result(
+    topic: OffsetDeleteRequestTopic, errors: dict[tuple[str, int], ErrorCode]
+) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
             OffsetDeleteResponsePartition(
                 partition_index=each.partition_index, error_code=errors[topic.name, each.partition_index]
             )
-            for each in topic.partitions
+            async for each in in_turns(topic.partitions)
         ],
     )

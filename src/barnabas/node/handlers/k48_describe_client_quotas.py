@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 from barnabas.core.controller.quotas import describe_client_quotas
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
-from barnabas.wire.errors import KafkaError
+from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 
 async def handle(
-    context: RequestContext, request: DescribeClientQuotasRequest, node: Node
+    context: RequestContext, request: DescribeClientQuotasRequest, node: Metadata
 ) -> DescribeClientQuotasResponse:
     context.authorize(Operation.DESCRIBE_CONFIGS, Resource.cluster())
     return describe_client_quotas(node.image, request)
 
 
 def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    message = None if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else error.message
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=message, entries=None)

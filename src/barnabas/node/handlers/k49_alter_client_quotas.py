@@ -11,8 +11,11 @@ import socket
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.quotas import IP, alter_client_quotas
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -21,16 +24,23 @@ from barnabas.wire.messages.alter_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster, Decide
 
 
-async def handle(context: RequestContext, request: AlterClientQuotasRequest, node: Node) -> AlterClientQuotasResponse:
+async def prepare(context: RequestContext, request: AlterClientQuotasRequest) -> Decide:
+    """Finds out which of the hosts exist."""
     context.authorize(Operation.ALTER_CONFIGS, Resource.cluster())
-    hosts = {part.entity_name for entry in request.entries for part in entry.entity if part.entity_type == IP}
-    known = {host for host in hosts if host and (is_address(host) or await is_resolved(host))}
-    return await node.controller.submit(
-        lambda image: alter_client_quotas(image, request, is_address=known.__contains__)
-    )
+    hosts = {
+        part.entity_name async for entry in in_turns(request.entries) for part in entry.entity if part.entity_type == IP
+    }
+    known = {host async for host in in_turns(hosts) if host and (is_address(host) or await is_resolved(host))}
+
+    def decide(
+        context: RequestContext, request: AlterClientQuotasRequest, cluster: Cluster
+    ) -> Steps[Decision[AlterClientQuotasResponse]]:
+        return alter_client_quotas.steps(cluster.image, request, is_address=known.__contains__)
+
+    return decide
 
 
 def error_response(request: AlterClientQuotasRequest, error: KafkaError) -> AlterClientQuotasResponse:

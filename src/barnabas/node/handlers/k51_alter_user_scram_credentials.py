@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.scram import alter_user_scram_credentials
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
+from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.alter_user_scram_credentials import (
@@ -18,14 +20,14 @@ from barnabas.wire.messages.alter_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(
-    context: RequestContext, request: AlterUserScramCredentialsRequest, node: Node
-) -> AlterUserScramCredentialsResponse:
+def decide(
+    context: RequestContext, request: AlterUserScramCredentialsRequest, cluster: Cluster
+) -> Steps[Decision[AlterUserScramCredentialsResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return await node.controller.submit(lambda image: alter_user_scram_credentials(image, request))
+    return alter_user_scram_credentials.steps(cluster.image, request)
 
 
 def error_response(request: AlterUserScramCredentialsRequest, error: KafkaError) -> AlterUserScramCredentialsResponse:

@@ -9,27 +9,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import CLUSTER_METADATA_TOPIC
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.metadata.quorum import Quorum, QuorumReplica
+from barnabas.node.raft.quorum import Quorum, QuorumReplica
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import describe_quorum as wire
 
 if TYPE_CHECKING:
     from barnabas.core.metadata.state import MetadataImage
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 DIRECTORIES_SINCE = 2
 
 
-async def handle(
-    context: RequestContext, request: wire.DescribeQuorumRequest, node: Node
-) -> wire.DescribeQuorumResponse:
+def decide(
+    context: RequestContext, request: wire.DescribeQuorumRequest, cluster: Cluster
+) -> Decision[wire.DescribeQuorumResponse]:
     context.authorize(Operation.DESCRIBE, Resource.cluster())
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
-        return wire.DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
-    quorum = node.controller.quorum()
+        return Decision([], wire.DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked]))
+    quorum = cluster.quorum()
     partition = wire.ResponsePartitionData(
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
@@ -40,8 +41,8 @@ async def handle(
     topic = wire.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
     response = wire.DescribeQuorumResponse(topics=[topic])
     if context.api_version >= DIRECTORIES_SINCE:
-        response.nodes = _nodes(quorum, node.image)
-    return response
+        response.nodes = _nodes(quorum, cluster.image)
+    return Decision([], response)
 
 
 def _unknown(name: str, indexes: list[int]) -> wire.ResponseTopicData:

@@ -2,7 +2,7 @@
 
 0 asks for a downgrade by a flag, 1 by the type of the upgrade, and brought validating only; 2 answers without results
 per feature. Deviations from Kafka: features whose APIs do not exist here cannot be raised, and metadata.version begins
-at 25; kraft.version cannot be changed.
+at 25.
 """
 
 from __future__ import annotations
@@ -10,14 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.features import update_features
+from barnabas.core.decision import Decision
+from barnabas.core.raft import UpgradeRefused
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from barnabas.wire.records.raft import KRaftVersionRecord
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: UpdateFeaturesRequest, node: Node) -> UpdateFeaturesResponse:
+def decide(
+    context: RequestContext, request: UpdateFeaturesRequest, cluster: Cluster
+) -> Decision[UpdateFeaturesResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return await node.controller.submit(lambda image: update_features(image, request, context.api_version))
+
+    def upgrade_quorum(level: int, *, validate_only: bool) -> None:
+        try:
+            cluster.raft.upgrade(cluster.raft.epoch, level, validate_only=validate_only)
+        except UpgradeRefused as refusal:
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{refusal}.") from refusal
+        if not validate_only:
+            cluster.image.replay(KRaftVersionRecord(k_raft_version=level))
+
+    return update_features(cluster.image, request, context.api_version, upgrade_quorum=upgrade_quorum)

@@ -20,13 +20,13 @@ from barnabas.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 BROKERS, CONTROLLERS = 1, 2
 ENDPOINT_TYPES = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
-async def handle(context: RequestContext, request: DescribeClusterRequest, node: Node) -> DescribeClusterResponse:
+async def handle(context: RequestContext, request: DescribeClusterRequest, node: Metadata) -> DescribeClusterResponse:
     if context.listener_kind is ListenerKind.CONTROLLER:
         context.authorize(Operation.ALTER, Resource.cluster())
         _check(context, request, CONTROLLERS)
@@ -56,7 +56,7 @@ def _check(context: RequestContext, request: DescribeClusterRequest, here: int) 
 
 
 def _brokers(
-    context: RequestContext, request: DescribeClusterRequest, node: Node
+    context: RequestContext, request: DescribeClusterRequest, node: Metadata
 ) -> tuple[list[DescribeClusterBroker], int]:
     view = ImageView(node.image, context.listener)
     brokers = []
@@ -68,13 +68,13 @@ def _brokers(
     return brokers, view.controller_id(node.node_id)
 
 
-def _controllers(context: RequestContext, node: Node) -> tuple[list[DescribeClusterBroker], int]:
+def _controllers(context: RequestContext, node: Metadata) -> tuple[list[DescribeClusterBroker], int]:
     controllers = [
         DescribeClusterBroker(broker_id=controller.id, host=endpoint.host, port=endpoint.port)
         for controller in node.image.controllers.values()
         if (endpoint := controller.endpoints.get(context.listener))
     ]
-    return controllers, node.controller.quorum().leader_id
+    return controllers, node.raft.leader_id
 
 
 def _operations(context: RequestContext, request: DescribeClusterRequest) -> int:

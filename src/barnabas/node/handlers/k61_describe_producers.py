@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import name_error
 from barnabas.core.security.model import Operation, Resource
+from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -20,16 +22,16 @@ from barnabas.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Logs
 
 
-async def handle(context: RequestContext, request: DescribeProducersRequest, node: Node) -> DescribeProducersResponse:
+async def handle(context: RequestContext, request: DescribeProducersRequest, node: Logs) -> DescribeProducersResponse:
     topics = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         error = _topic_error(context, node, topic.name)
         partitions = [
             _describe(node, topic.name, index) if error is None else _refuse(index, error.code, error.message)
-            for index in topic.partition_indexes
+            async for index in in_turns(topic.partition_indexes)
         ]
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
@@ -47,7 +49,7 @@ def error_response(request: DescribeProducersRequest, error: KafkaError) -> Desc
     )
 
 
-def _topic_error(context: RequestContext, node: Node, topic: str) -> KafkaError | None:
+def _topic_error(context: RequestContext, node: Logs, topic: str) -> KafkaError | None:
     if wrong := name_error(topic):
         return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
     if not context.may(Operation.READ, Resource.topic(topic)):
@@ -61,14 +63,15 @@ def _refuse(index: int, error: ErrorCode, message: str | None = None) -> Partiti
     return PartitionResponse(partition_index=index, error_code=error, error_message=message or None)
 
 
-def _describe(node: Node, topic: str, index: int) -> PartitionResponse:
+def _describe(node: Logs, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.get(topic, index)
     if partition is None:
         return _refuse(index, node.partitions.missing_error(node.image, topic, index))
     error = partition.availability_error()
     if error is not ErrorCode.NONE:
         return _refuse(index, error)
-    return PartitionResponse(
-        partition_index=index,
-        active_producers=[ProducerState(**each._asdict()) for each in partition.log.active_producers()],
-    )
+    try:
+        producers = [ProducerState(**each._asdict()) for each in partition.log.active_producers()]
+    except Exception as fault:
+        return _refuse(index, item_error(fault, partition.log.name).code)
+    return PartitionResponse(partition_index=index, active_producers=producers)

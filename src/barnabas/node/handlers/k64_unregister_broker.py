@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.reassignment import unregister_broker
+from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: UnregisterBrokerRequest, node: Node) -> UnregisterBrokerResponse:
+def decide(
+    context: RequestContext, request: UnregisterBrokerRequest, cluster: Cluster
+) -> Decision[UnregisterBrokerResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return await node.controller.submit(lambda image: unregister_broker(image, request.broker_id, node.node_id))
+    return unregister_broker(cluster.image, request.broker_id, cluster.node_id)

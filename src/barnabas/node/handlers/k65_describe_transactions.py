@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.records import partitions_by_topic
+from barnabas.node.broker.transactions.coordinator import require_id
 from barnabas.node.requests import RequestContext
-from barnabas.node.transactions.coordinator import require_id
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -20,14 +21,14 @@ from barnabas.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Transactions
 
 
 async def handle(
-    context: RequestContext, request: DescribeTransactionsRequest, node: Node
+    context: RequestContext, request: DescribeTransactionsRequest, node: Transactions
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(context, each, node) for each in request.transactional_ids]
+        transaction_states=[_describe(context, each, node) async for each in in_turns(request.transactional_ids)]
     )
 
 
@@ -37,7 +38,7 @@ def error_response(request: DescribeTransactionsRequest, error: KafkaError) -> D
     )
 
 
-def _describe(context: RequestContext, transactional_id: str, node: Node) -> TransactionState:
+def _describe(context: RequestContext, transactional_id: str, node: Transactions) -> TransactionState:
     if not context.may(Operation.DESCRIBE, Resource.transactional_id(transactional_id)):
         return _refuse(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:

@@ -6,7 +6,6 @@ whole id matches. Deviations from Kafka: patterns are written as in Python, whic
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from barnabas.core.patterns import Pattern, PatternError
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import STATE_BY_TEXT, Transaction
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -22,17 +22,19 @@ from barnabas.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Transactions
 
 LISTED_PER_TURN = 1_000
 
 
-async def handle(context: RequestContext, request: ListTransactionsRequest, node: Node) -> ListTransactionsResponse:
+async def handle(
+    context: RequestContext, request: ListTransactionsRequest, node: Transactions
+) -> ListTransactionsResponse:
     if node.transactions.is_loading:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     is_wanted = _filter(request, node.clock())
     listed: list[TransactionState] = []
-    for number, found in enumerate(node.transactions.all(), 1):
+    async for found in in_turns(node.transactions.all()):
         if is_wanted(found) and context.may(Operation.DESCRIBE, Resource.transactional_id(found.transactional_id)):
             listed.append(
                 TransactionState(
@@ -41,8 +43,6 @@ async def handle(context: RequestContext, request: ListTransactionsRequest, node
                     transaction_state=found.state.text,
                 )
             )
-        if number % LISTED_PER_TURN == 0:
-            await asyncio.sleep(0)
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in STATE_BY_TEXT],
         transaction_states=listed,

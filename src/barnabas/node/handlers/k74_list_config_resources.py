@@ -22,14 +22,14 @@ from barnabas.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 IN_ORDER = (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 TYPES_SINCE = 1
 
 
 async def handle(
-    context: RequestContext, request: ListConfigResourcesRequest, node: Node
+    context: RequestContext, request: ListConfigResourcesRequest, node: Metadata
 ) -> ListConfigResourcesResponse:
     if not context.may(Operation.DESCRIBE_CONFIGS, Resource.cluster()):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

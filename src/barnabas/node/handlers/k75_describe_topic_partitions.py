@@ -15,6 +15,7 @@ from barnabas.core.controller.view import ImageView
 from barnabas.core.metadata.state import MetadataImage, PartitionState
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -25,15 +26,15 @@ from barnabas.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.ports import Metadata
 
 
 async def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, node: Node
+    context: RequestContext, request: DescribeTopicPartitionsRequest, node: Metadata
 ) -> DescribeTopicPartitionsResponse:
     limit = node.config.max_request_partition_size_limit
     page = _Page(context, request, node.image, max(min(request.response_partition_limit, limit), 1))
-    for name in _names(request, node):
+    async for name in in_turns(_names(request, node)):
         if not context.may(Operation.DESCRIBE, Resource.topic(name)):
             page.hide(name)
         elif not page.add(name):
@@ -50,7 +51,7 @@ def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -
     )
 
 
-def _names(request: DescribeTopicPartitionsRequest, node: Node) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, node: Metadata) -> list[str]:
     """From the cursor on."""
     names = {topic.name for topic in request.topics} if request.topics else set(node.image.topics)
     cursor = request.cursor

@@ -1,27 +1,26 @@
 """RemoveRaftVoter, version 0: a controller less in the quorum.
 
-Deviations from Kafka: the quorum is this node alone, which cannot leave it: UNSUPPORTED_VERSION; the errors before that
-are Kafka's.
+The last one cannot be removed. The rules are `core/raft/changing.py`. Deviations from Kafka: none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.handlers.k80_add_raft_voter import check_voter
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
-    from barnabas.node.node import Node
+    from barnabas.node.controller.cluster import Cluster
 
 
-async def handle(context: RequestContext, request: RemoveRaftVoterRequest, node: Node) -> RemoveRaftVoterResponse:
+async def ask_quorum(
+    context: RequestContext, request: RemoveRaftVoterRequest, cluster: Cluster
+) -> RemoveRaftVoterResponse:
     context.authorize(Operation.ALTER, Resource.cluster())
-    check_voter(node, request.cluster_id, request.voter_id, request.voter_directory_id)
-    asked = (request.voter_id, request.voter_directory_id)
-    if all((voter.replica_id, voter.directory_id) != asked for voter in node.controller.quorum().voters):
-        raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"Node {request.voter_id} with this directory is no voter.")
-    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The only voter cannot be removed.")
+    answer = await cluster.raft.ask(request, context.api_version, context.listener)
+    if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # type: ignore[attr-defined]
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+    return cast("RemoveRaftVoterResponse", answer)

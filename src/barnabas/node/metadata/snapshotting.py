@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from barnabas.core.metadata.records import KRAFT_VERSION
 from barnabas.core.metadata.snapshot import snapshot
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.node.metadata.load import LoadedMetadata
-from barnabas.node.metadata.log import MetadataLog
-from barnabas.node.metadata.snapshots import PARTIAL_SUFFIX, SnapshotFraming, SnapshotId, list_snapshots
-from barnabas.node.storage.files import fsync_path, unlink_all
-from barnabas.wire.records.raft import KRaftVersionRecord, VotersRecord
+from barnabas.node.metadata.loader import MetadataLoader
+from barnabas.node.raft.interface import Raft
+from barnabas.node.raft.load import LoadedMetadata
+from barnabas.node.raft.snapshots import PARTIAL_SUFFIX, SnapshotFraming, SnapshotId, list_snapshots
+from barnabas.node.storage.directory.files import fsync_path, unlink_all
 from barnabas.wire.schema import Record
 
 log = logging.getLogger(__name__)
@@ -45,16 +44,16 @@ class Snapshotting:
     def __init__(
         self,
         loaded: LoadedMetadata,
-        metadata_log: MetadataLog,
+        loader: MetadataLoader,
+        raft: Raft,
         clock: Callable[[], int],
         policy: SnapshotPolicy,
-        wake: Callable[[], None],
     ) -> None:
         self._directory = loaded.directory
-        self._log = metadata_log
+        self._loader = loader
+        self._raft = raft
         self._clock = clock
         self._policy = policy
-        self._wake = wake
         self._bytes = loaded.bytes_since_snapshot
         self._timestamp_ms = loaded.timestamp_ms
         self._latest = loaded.snapshot_id or SnapshotId(0, 0)
@@ -62,44 +61,57 @@ class Snapshotting:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._due = False
-        self._superfluous = False
+        self._started = False
+        loader.on_replayed = self._replayed
 
-    def committed(self, count: int) -> None:
-        """`count` more bytes were committed."""
-        self._bytes += count
-        self._timestamp_ms = self._clock()
+    def start(self) -> None:
+        """Once the node has registered: a start is not kept waiting by a snapshot."""
+        self._started = True
+        self._consider()
+
+    def _replayed(self, size_bytes: int, timestamp_ms: int) -> None:
+        self._bytes += size_bytes
+        self._timestamp_ms = timestamp_ms
+        if self._started:
+            self._consider()
+
+    def _consider(self) -> None:
         enough = max(BYTES_REPLAYED_EASILY, 2 * self._latest_bytes)
         if self._bytes >= min(enough, self._policy.max_bytes_between):
-            self._due = True
-            self._wake()
+            self._begin_soon()
         elif self._timer is None and self._policy.max_interval_ms > 0:
             self._timer = asyncio.get_running_loop().call_later(self._policy.max_interval_ms / 1000, self._time_is_up)
 
     def _time_is_up(self) -> None:
         self._timer = None
-        self._due = True
-        self._wake()
+        self._begin_soon()
 
-    def proceed(self, image: MetadataImage, voters: VotersRecord | None) -> None:
-        """Starts and finishes what is due; called while nobody else is at work on the log, with all of it committed."""
-        if self._superfluous:
-            self._superfluous = False
-            self._clean_up()
-        if not self._due or self._task is not None or image.transaction is not None:
-            return
+    def _begin_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._raft.between_writes(self._begin)
+
+    def _begin(self) -> None:
+        """While nobody writes to the log, so that a segment of its own begins with what the snapshot does not hold."""
+        image = self._loader.image
+        if self._task is not None:
+            return  # it begins when that one is written
         self._due = False
+        if image.transaction is not None:
+            return  # the end of the transaction brings it up again
         self._bytes = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if image.offset + 1 > self._latest.end_offset:
-            self._log.roll()
-            self._task = asyncio.create_task(self._write(image.copy(), voters), name="metadata-snapshot")
+            self._raft.log.roll()
+            self._task = asyncio.get_running_loop().create_task(self._write(image.copy()), name="metadata-snapshot")
 
     def _clean_up(self) -> None:
         snapshots = list_snapshots(self._directory)
         if len(snapshots) >= SNAPSHOTS_KEPT:
-            self._log.delete_before(snapshots[SNAPSHOTS_KEPT - 1].end_offset)
+            self._raft.snapshots_kept_from(snapshots[SNAPSHOTS_KEPT - 1])
+            self._raft.log.delete_before(snapshots[SNAPSHOTS_KEPT - 1].end_offset)
             unlink_all(str(self._directory / each.file_name) for each in snapshots[SNAPSHOTS_KEPT:])
 
     async def stop(self) -> None:
@@ -108,26 +120,25 @@ class Snapshotting:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _write(self, image: MetadataImage, voters: VotersRecord | None) -> None:
+    async def _write(self, image: MetadataImage) -> None:
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         try:
-            parts = await self._encode(snapshot_id, image, voters)
+            parts = await self._encode(snapshot_id, image, self._raft.snapshot_voters(snapshot_id))
             path = self._directory / snapshot_id.file_name
             await asyncio.get_running_loop().run_in_executor(None, _write_file, path, parts)
         except OSError as error:
             log.error("The metadata snapshot %s could not be written: %s", snapshot_id.file_name, error)
         else:
             self._latest, self._latest_bytes = snapshot_id, sum(map(len, parts))
-            self._superfluous = True
-            self._wake()
+            self._raft.snapshot_written(snapshot_id)
+            self._raft.between_writes(self._clean_up)
         finally:
             self._task = None
+            if self._due:
+                self._raft.between_writes(self._begin)
 
-    async def _encode(self, snapshot_id: SnapshotId, image: MetadataImage, voters: VotersRecord | None) -> list[bytes]:
+    async def _encode(self, snapshot_id: SnapshotId, image: MetadataImage, control: Sequence[Record]) -> list[bytes]:
         framing = SnapshotFraming(snapshot_id.epoch, self._clock(), image.metadata_version)
-        control: list[Record] = []
-        if voters is not None:
-            control = [KRaftVersionRecord(k_raft_version=image.features.get(KRAFT_VERSION, 0)), voters]
         parts = [framing.header(control, self._timestamp_ms)]
         records = snapshot(image)
         while piece := list(islice(records, RECORDS_PER_SLICE)):

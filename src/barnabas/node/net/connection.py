@@ -20,13 +20,19 @@ import asyncio
 import mmap
 import struct
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from barnabas.core.security.principals import NoRuleApplies
 from barnabas.node.dispatch import Answer, Dispatcher, Exchange, Part, Unanswerable
-from barnabas.node.requests import InvalidRequest, Region, Session
+from barnabas.node.net.settings import host_address
+from barnabas.node.requests import InvalidRequest, Region, Session, no_connection
+from barnabas.node.turns import TURN_S
 
 if TYPE_CHECKING:
     from barnabas.node.net.server import Server
+    from barnabas.node.security.login import Logins
+    from barnabas.node.security.tls import ListenerTls
 
 BASE_BYTES = 64 << 10
 GROWTH = 4
@@ -35,7 +41,7 @@ KEEP_BYTES = 4 << 20
 WRITE_HIGH_BYTES = 512 << 10
 WRITE_LOW_BYTES = 128 << 10
 REGION_READ_BYTES = 512 << 10
-# So many requests at most are served before others have their turn.
+# So many requests at most are served before others have their turn, and no more once they have taken that long.
 REQUESTS_PER_TURN = 64
 # Answers to requests that came together leave together, up to this size: each write is a system call.
 WRITE_TOGETHER_BYTES = 64 << 10
@@ -62,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_exchange",
         "_limit",
         "_max_frame_bytes",
+        "_muted",
         "_outgoing",
         "_peak",
         "_read_paused",
@@ -69,18 +76,29 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_start",
         "_stopping",
+        "_tls",
         "_transport",
         "_view",
         "_write_paused",
         "held_bytes",
         "idle_bucket",
         "last_active_tick",
+        "refused_for_s",
         "session",
     )
 
-    def __init__(self, server: Server, dispatcher: Dispatcher, session: Session) -> None:
+    def __init__(
+        self,
+        server: Server,
+        dispatcher: Dispatcher,
+        session: Session,
+        *,
+        tls: ListenerTls | None = None,
+        logins: Logins | None = None,
+    ) -> None:
         self._server = server
         self._serve = dispatcher.serve
+        self._tls = tls
         self.session = session
         self._transport: Any = None
         self._view = _NOTHING
@@ -100,9 +118,18 @@ class Connection(asyncio.BufferedProtocol):
         self._ended = False
         self._stopping = False
         self._closed = False
+        # Nothing is served for a while, because of a quota.
+        self._muted: asyncio.TimerHandle | None = None
+        session.keep_still = self.mute
         self.held_bytes = 0
         self.last_active_tick = server.tick
+        self.refused_for_s = 0.0
         self.idle_bucket = 0
+        if logins is not None:
+            login = logins.begin(dispatcher, session, self._logged_in)
+            session.login = login
+            self._serve = login.serve
+            self._max_frame_bytes = min(self._max_frame_bytes, logins.max_receive_bytes)
 
     # What the transport calls
 
@@ -111,11 +138,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
         if address:
-            self.session.client_host = str(address[0]).removeprefix("::ffff:")
+            self.session.client_host = host_address(str(address[0]))
             self.session.client_port = int(address[1])
         if not self._server.admit(self):
-            self._closed = True
-            self._transport.abort()
+            self._closed = self._busy = True  # nothing is served that still arrives
+            self._server.turn_away(self._transport, self.refused_for_s)
+        elif self._tls is not None:
+            try:
+                self.session.principal = self._tls.principal(transport)
+            except NoRuleApplies as error:
+                self.abort(str(error))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if not self._limit:
@@ -150,6 +182,11 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = True
         self._outgoing = None
         self._server.forget(self)
+        if self._muted is not None:
+            self._muted.cancel()
+        self.session.keep_still = no_connection
+        if self.session.on_closed is not None:
+            self.session.on_closed(self.session)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.cancel()
@@ -173,6 +210,30 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_receiving(self) -> bool:
         return not self._busy and self._end > self._start
+
+    def _logged_in(self, is_in: bool) -> None:
+        """Called while a request is being served."""
+        if is_in:
+            login = self.session.login
+            if login is None or not login.has_end:
+                self._serve = self._server.dispatcher.serve
+            self._max_frame_bytes = self._server.settings.request_max_bytes
+        else:
+            self._stopping = True
+            self._server.report(self, "the login was refused")
+
+    def mute(self, seconds: float) -> None:
+        """Serves nothing more for so long. What is being answered still is."""
+        if self._closed:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._server.loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._busy:
+            self._next()
 
     def proceed(self) -> None:
         """The receive budget has granted the growth this connection stood in line for."""
@@ -235,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_stop()
         elif wanted == TURN_IS_OVER:
             self._pause_if_full()
-            self._server.loop.call_soon(self._next)
+            self._server.dispatcher.lane.add(self._next)
         elif self._ended:
             self.close()
         else:
@@ -246,6 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         """Where the frame that is coming in ends, as far as that is known, or one of the negative outcomes."""
         view, start, end, serve = self._view, self._start, self._end, self._serve
         turns = REQUESTS_PER_TURN
+        over_at = perf_counter() + TURN_S
         unwritten_bytes = 0
         while end - start >= 4:
             size: int = _read_size(view, start)[0]
@@ -255,7 +317,10 @@ class Connection(asyncio.BufferedProtocol):
             if stop > end:
                 self._start = start
                 return stop
-            if not turns or unwritten_bytes > WRITE_TOGETHER_BYTES:
+            if self._muted is not None:
+                self._start = start
+                return WAITS
+            if not turns or unwritten_bytes > WRITE_TOGETHER_BYTES or perf_counter() > over_at:
                 self._start = start
                 return TURN_IS_OVER
             turns -= 1
@@ -282,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next(self) -> None:
         """Serves on after an answer, a turn of the others, or a client that has begun to read again."""
-        if self._closed or self._exchange is not None or self._outgoing is not None:
+        if self._closed or self._exchange is not None or self._outgoing is not None or self._muted is not None:
             return
         if self._write_paused or self._stopping:
             self._pause_or_stop()
@@ -297,9 +362,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pause_if_full()
 
-    def _finished(self, answer: Answer | None, error: Unanswerable | None) -> None:
+    def _finished(self, answer: Answer | None, error: Unanswerable | InvalidRequest | None) -> None:
         self._exchange = None
         if self._closed:
+            return
+        if isinstance(error, InvalidRequest):
+            self._reject(str(error))
             return
         if error is not None:
             self._give_up(error)

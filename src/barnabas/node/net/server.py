@@ -11,12 +11,15 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
-from barnabas.node.dispatch import Dispatcher, LogLimiter
+from barnabas.node.dispatch import Dispatcher
+from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.net.budget import ReceiveBudget
 from barnabas.node.net.connection import Connection
+from barnabas.node.net.connection_rates import ConnectionRates
 from barnabas.node.net.settings import Listener, NetworkSettings, bind
-from barnabas.node.requests import Session
+from barnabas.node.requests import ListenerKind, Session
 
 log = logging.getLogger("barnabas.net")
 
@@ -25,6 +28,8 @@ STOP_GRACE_S = 1.0
 # Kafka's default of 50 is soon full when many clients come back at once, and who finds it full waits for a second.
 LEAST_BACKLOG = 1024
 ABORT_WAIT_S = 1.0
+UNWELCOME_MAX = 1000
+HANDSHAKE_TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.counters = NetworkCounters()
         self.budget = ReceiveBudget(self.settings.queued_max_bytes)
+        self.rates = ConnectionRates(self.settings.rate_samples, self.settings.rate_window_s)
         self.listeners: list[Listener] = []
         self.tick = 0
         # Connections that have a receive buffer.
@@ -55,7 +61,10 @@ class Server:
         self._buckets: dict[int, set[Connection]] = {}
         self._servers: list[asyncio.Server] = []
         self._limiter = LogLimiter()
+        # Connections that came too fast, and are closed later.
+        self._unwelcome: dict[asyncio.TimerHandle, Any] = {}
         self._all_gone: asyncio.Future[None] | None = None
+        self._going: ListenerKind | None = None  # of which listeners all are to go; None: of all
         self.reconfigure(self.settings)
         self._timer = self.loop.call_later(self._tick_s, self._on_tick)
 
@@ -85,37 +94,54 @@ class Server:
                 client_host="",
                 client_port=0,
                 routes=routes,
+                access=opened.access,
             )
-            return Connection(self, self.dispatcher, session)
+            return Connection(self, self.dispatcher, session, tls=opened.tls, logins=opened.logins)
 
         self._servers.append(
             await self.loop.create_server(
-                accept, sock=bound, backlog=max(self.settings.backlog, LEAST_BACKLOG), start_serving=serve
+                accept,
+                sock=bound,
+                backlog=max(self.settings.backlog, LEAST_BACKLOG),
+                start_serving=serve,
+                ssl=None if listener.tls is None else listener.tls.context,
+                ssl_handshake_timeout=None if listener.tls is None else HANDSHAKE_TIMEOUT_S,
             )
         )
         self.listeners.append(opened)
         return opened
 
-    async def serve(self) -> None:
-        for server in self._servers:
-            await server.start_serving()
+    async def serve(self, kind: ListenerKind | None = None) -> None:
+        """Accepts on all listeners, or on those of one kind."""
+        for listener, server in zip(self.listeners, self._servers, strict=True):
+            if kind is None or listener.kind is kind:
+                await server.start_serving()
 
-    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Accepts no more, gives requests in flight a moment, closes what is left."""
-        for server in self._servers:
-            server.close()
-        for connection in list(self._connections):
+    async def stop(self, grace_s: float = STOP_GRACE_S, kind: ListenerKind | None = None) -> None:
+        """Accepts no more, gives requests in flight a moment, closes what is left; on listeners of one kind, or all."""
+        for listener, server in zip(self.listeners, self._servers, strict=True):
+            if kind is None or listener.kind is kind:
+                server.close()
+        for connection in self._of_kind(kind):
             connection.stop()
-        await self._wait_until_gone(grace_s)
-        for connection in list(self._connections):
+        await self._wait_until_gone(grace_s, kind)
+        for connection in self._of_kind(kind):
             connection.abort("")
-        await self._wait_until_gone(ABORT_WAIT_S)
-        self._timer.cancel()
+        await self._wait_until_gone(ABORT_WAIT_S, kind)
+        if kind is None:
+            for timer, transport in self._unwelcome.items():
+                timer.cancel()
+                transport.abort()
+            self._unwelcome.clear()
+            self._timer.cancel()
 
-    async def _wait_until_gone(self, limit_s: float) -> None:
-        if not self._connections:
+    def _of_kind(self, kind: ListenerKind | None) -> list[Connection]:
+        return [each for each in self._connections if kind is None or each.session.kind is kind]
+
+    async def _wait_until_gone(self, limit_s: float, kind: ListenerKind | None) -> None:
+        if not self._of_kind(kind):
             return
-        self._all_gone = self.loop.create_future()
+        self._going, self._all_gone = kind, self.loop.create_future()
         await asyncio.wait([self._all_gone], timeout=limit_s)
         self._all_gone = None
 
@@ -129,6 +155,8 @@ class Server:
             self.report(connection, "too many connections")
         elif self._per_ip[host] >= limit:
             self.report(connection, "too many connections from this address")
+        elif self.rates.is_active and not self._is_slow_enough(connection):
+            self.report(connection, "connections from this address come faster than its quota allows")
         else:
             self._connections.add(connection)
             self._per_ip[host] += 1
@@ -137,6 +165,28 @@ class Server:
             return True
         self.counters.connections_refused += 1
         return False
+
+    def _is_slow_enough(self, connection: Connection) -> bool:
+        session = connection.session
+        connection.refused_for_s = self.rates.refuse_for_s(session.client_host)
+        if connection.refused_for_s:
+            return False
+        if wait_s := self.rates.wait_s(session.listener):
+            connection.mute(wait_s)
+        return True
+
+    def turn_away(self, transport: Any, delay_s: float) -> None:
+        """Closes a connection that was not admitted, after a delay if it came too fast."""
+        if not delay_s or len(self._unwelcome) >= UNWELCOME_MAX:
+            transport.abort()
+            return
+
+        def close() -> None:
+            self._unwelcome.pop(timer, None)
+            transport.abort()
+
+        timer = self.loop.call_later(delay_s, close)
+        self._unwelcome[timer] = transport
 
     def forget(self, connection: Connection) -> None:
         if connection not in self._connections:
@@ -150,7 +200,8 @@ class Server:
         bucket = self._buckets.get(connection.idle_bucket)
         if bucket is not None:
             bucket.discard(connection)
-        if not self._connections and self._all_gone is not None and not self._all_gone.done():
+        waits = self._all_gone is not None and not self._all_gone.done()
+        if waits and self._all_gone is not None and not self._of_kind(self._going):
             self._all_gone.set_result(None)
 
     def report(self, connection: Connection, reason: str) -> None:

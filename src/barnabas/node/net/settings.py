@@ -6,8 +6,14 @@ import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-from barnabas.node.requests import ListenerKind
+from barnabas.node.requests import Access, ListenerKind
+
+if TYPE_CHECKING:
+    from barnabas.node.security.login import Logins
+    from barnabas.node.security.tls import ListenerTls
 
 log = logging.getLogger("barnabas.net")
 
@@ -27,6 +33,9 @@ class NetworkSettings:
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_idle_ms: int = 600_000
+    # How rates of connections are measured.
+    rate_samples: int = 11
+    rate_window_s: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,9 @@ class Listener:
     port: int
     kind: ListenerKind = ListenerKind.BROKER
     security_protocol: int = 0
+    access: Access | None = None  # None: everybody may do everything
+    tls: ListenerTls | None = None
+    logins: Logins | None = None
 
 
 def parse_ip_overrides(text: str) -> dict[str, int]:
@@ -54,8 +66,34 @@ def parse_ip_overrides(text: str) -> dict[str, int]:
             log.warning("max.connections.per.ip.overrides does not hold for %s: %s", host, error)
             continue
         for *_, address in found:
-            limits[str(address[0])] = int(count)
+            limits[host_address(str(address[0]))] = int(count)
     return limits
+
+
+def host_address(text: str) -> str:
+    """An address as Java writes it, which is how access control entries name hosts: IPv6 without any short form."""
+    if ":" not in text:
+        return text
+    plain, percent, scope = text.partition("%")
+    address = IPv6Address(plain)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = address.exploded.split(":")
+    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + scope
+
+
+def names_hosts(text: str) -> bool:
+    """Whether `parse_ip_overrides` has to look names up, for which others may take their time."""
+    hosts = [part.rpartition(":")[0].strip().strip("[]") for part in text.split(",") if part.strip()]
+    return not all(is_address(host) for host in hosts)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def bind(listener: Listener, settings: NetworkSettings) -> socket.socket:

@@ -1,17 +1,20 @@
 """What a client's batch must be before it enters a log, with Kafka's error codes.
 
-The header is checked, the checksum verified and nothing else looked at, unless the topic's configuration is about
-records: null keys on compacted topics and a bound on how old a record may be. Deviations from Kafka, which opens every
-batch: a batch whose records contradict its header is taken if the header is consistent, and the greatest timestamp in
-the header is believed.
+The header is checked and the checksum verified; what is inside is `record_validation`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.record_validation import (
+    RecordsRefused,
+    TooMuchAtOnce,
+    require_little,
+    untimely_records,
+    validate,
+)
 from barnabas.wire.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -21,28 +24,22 @@ from barnabas.wire.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_OFFSET,
-    NO_TIMESTAMP,
     SPAN,
     BatchHeader,
-    Outline,
     batch_crc,
     decode_records,
     framing_error,
-    outline_records,
-    outline_records_fast,
     read_header,
     recompress,
     set_timestamp,
-    uncompressed_records,
 )
 from barnabas.wire.compression import MAX_DECOMPRESSED_BYTES, Buffer, Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
 
+__all__ = ["Opening", "RecordsRefused", "TooMuchAtOnce", "admit", "open_batch", "single_batch", "sound"]
+
 SMALLEST_RECORD_BYTES = 7  # seven fields of at least one byte each
-# To look at so much takes a few milliseconds; a few kilobytes may unpack to millions of records.
-RECORDS_AT_ONCE = 1_000
-BYTES_AT_ONCE = 256 * 1024
-RECORD_ERRORS_MAX = 10_000
+RECOMPRESSED_AT_ONCE_BYTES = 4 * 1024  # below, the way to a thread and back takes longer than the work
 
 
 class Opening(Enum):
@@ -51,18 +48,6 @@ class Opening(Enum):
     HERE = "here"
     ELSEWHERE = "elsewhere"  # `TooMuchAtOnce` is raised if it would hold up the loop
     DONE = "done"
-
-
-class TooMuchAtOnce(Exception):
-    """The batch is to go through `open_batch` in a thread first."""
-
-
-class RecordsRefused(KafkaError):
-    """Some records are not acceptable: their indexes in the batch, and why. Kafka tells clients this message."""
-
-    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
-        super().__init__(code, message)
-        self.record_errors = record_errors
 
 
 def invalid(message: str) -> KafkaError:
@@ -135,43 +120,40 @@ def admit(
 ) -> tuple[memoryview, BatchHeader]:
     """A client's batch as it will be written, apart from offset and epoch, and its header."""
     view, header = sound(batches, topic_partition, config)
-    if opening is not Opening.DONE and must_be_opened(header, config, now_ms):
-        if opening is Opening.ELSEWHERE:
-            require_little(view, header)
-        check_records(outline_records(view), topic_partition, config, now_ms)
-    if config.target_compression is not None and is_recompressed(header, config):
-        if opening is Opening.ELSEWHERE:
-            require_little(view, header)
-        view = recompressed(view, topic_partition, config)
-        header = read_header(view)
+    if opening is not Opening.DONE:
+        elsewhere = opening is Opening.ELSEWHERE
+        if elsewhere and is_recompressed(header, config) and len(view) >= RECOMPRESSED_AT_ONCE_BYTES:
+            raise TooMuchAtOnce
+        view, header = look_inside(view, header, topic_partition, config, now_ms, at_once=elsewhere)
     if config.log_append_time or header.attributes & LOG_APPEND_TIME_FLAG:
         return with_topic_s_timestamp(view, header, topic_partition, config, now_ms)
     return view, header
 
 
-def must_be_opened(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    if config.opens_records:
-        return True
-    return not config.log_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-
-
-def require_little(view: memoryview, header: BatchHeader) -> None:
-    if header.records_count > RECORDS_AT_ONCE:
-        raise TooMuchAtOnce
-    if header.attributes & COMPRESSION_MASK:
-        try:
-            uncompressed_records(view, 0, header, BYTES_AT_ONCE)
-        except KafkaError as error:
-            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                raise TooMuchAtOnce from error
-
-
 def open_batch(view: memoryview, topic_partition: str, config: LogConfig, now_ms: int) -> memoryview:
     """Everything about a sound batch that may take long. Apart from its arguments it needs nothing: for a thread."""
-    header = read_header(view)
-    if must_be_opened(header, config, now_ms):
-        check_records(outline_records_fast(view), topic_partition, config, now_ms)
-    return recompressed(view, topic_partition, config) if is_recompressed(header, config) else view
+    return look_inside(view, read_header(view), topic_partition, config, now_ms, at_once=False)[0]
+
+
+def look_inside(
+    view: memoryview, header: BatchHeader, topic_partition: str, config: LogConfig, now_ms: int, *, at_once: bool
+) -> tuple[memoryview, BatchHeader]:
+    """The batch with its true greatest timestamp and in its topic's compression, and its header."""
+    max_timestamp = validate(view, header, topic_partition, config, now_ms, at_once=at_once)
+    is_untrue = max_timestamp != header.max_timestamp and not config.log_append_time
+    if not is_untrue and not is_recompressed(header, config):
+        return view, header
+    if is_untrue:
+        view = writable(view)
+        log_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
+        set_timestamp(view, 0, max_timestamp=max_timestamp, log_append_time=log_append_time)
+    if is_recompressed(header, config):
+        view = recompressed(view, topic_partition, config)
+    return view, read_header(view)
+
+
+def writable(view: memoryview) -> memoryview:
+    return memoryview(bytearray(view)) if view.readonly else view
 
 
 def check_header(header: BatchHeader, topic_partition: str) -> None:
@@ -199,42 +181,6 @@ def check_header(header: BatchHeader, topic_partition: str) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
 
 
-def check_records(records: Iterable[Outline], topic_partition: str, config: LogConfig, now_ms: int) -> None:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    errors: list[tuple[int, str]] = []
-    untimely = False
-    for index, record in enumerate(records):
-        if len(errors) == RECORD_ERRORS_MAX:
-            break
-        if config.compacted and not record.has_key:
-            errors.append(
-                (index, f"Compacted topic cannot accept message without key in topic partition {topic_partition}")
-            )
-        elif config.log_append_time or record.timestamp == NO_TIMESTAMP or earliest <= record.timestamp <= latest:
-            continue
-        else:
-            untimely = True
-            text = f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
-            errors.append((index, f"{text}The timestamp should be within [{earliest}, {latest}]"))
-    if untimely:
-        raise untimely_records(errors)
-    if errors:
-        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:3])
-        raise RecordsRefused(
-            ErrorCode.INVALID_RECORD,
-            f"One or more records have been rejected due to {len(errors)} record errors in total, "
-            f"and only showing the first three errors at most: [{shown}]",
-            errors,
-        )
-
-
-def untimely_records(errors: list[tuple[int, str]]) -> RecordsRefused:
-    return RecordsRefused(
-        ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
-    )
-
-
 def with_topic_s_timestamp(
     view: memoryview, header: BatchHeader, topic_partition: str, config: LogConfig, now_ms: int
 ) -> tuple[memoryview, BatchHeader]:
@@ -255,8 +201,7 @@ def with_topic_s_timestamp(
                 for index, record in enumerate(decode_records(view))
             ]
         )
-    if view.readonly:
-        view = memoryview(bytearray(view))
+    view = writable(view)
     max_timestamp = now_ms if config.log_append_time else header.max_timestamp
     set_timestamp(view, 0, max_timestamp=max_timestamp, log_append_time=config.log_append_time)
     return view, read_header(view)

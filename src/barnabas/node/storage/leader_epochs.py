@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from barnabas.node.storage.checkpoints import CorruptCheckpoint, read_lines, render
+from barnabas.node.storage.directory.checkpoints import CorruptCheckpoint, read_lines, render
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1

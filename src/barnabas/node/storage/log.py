@@ -12,22 +12,22 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.node.storage import recovery
 from barnabas.node.storage.admission import Opening, admit
-from barnabas.node.storage.background import Background
-from barnabas.node.storage.doubt import DamagedSegment
-from barnabas.node.storage.files import FileHandles
-from barnabas.node.storage.flush_task import FlushTask
-from barnabas.node.storage.index_rebuild import write_indexes
+from barnabas.node.storage.directory.background import Background
+from barnabas.node.storage.directory.files import FileHandles
+from barnabas.node.storage.directory.flush_task import FlushTask
+from barnabas.node.storage.directory.partition_metadata import PARTITION_METADATA, read_partition_metadata
 from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_cuts import ShrinkingLog
 from barnabas.node.storage.log_reads import ReadableLog
 from barnabas.node.storage.origin import Origin
-from barnabas.node.storage.partition_metadata import PARTITION_METADATA, read_partition_metadata
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
-from barnabas.node.storage.segment import Placed, Segment, stamped
-from barnabas.node.storage.segments import Segments
+from barnabas.node.storage.recovery import recovery
+from barnabas.node.storage.recovery.index_rebuild import write_indexes
+from barnabas.node.storage.segment.segment import Placed, Segment, stamped
+from barnabas.node.storage.segment.segments import Segments
+from barnabas.node.storage.segment.verification import DamagedSegment
 from barnabas.wire.batch import (
     CONTROL_FLAG,
     NO_TIMESTAMP,
@@ -291,7 +291,13 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             end, expected = position + header.size, header.last_offset + 1
         if not placed:
             return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset, 0)
-        return self._write(view[:end], placed, now_ms, NO_TIMESTAMP, stamp=False)
+        if end <= self._limits.segment_bytes:
+            return self._write(view[:end], placed, now_ms, NO_TIMESTAMP, stamp=False)
+        pieces = [
+            self._write(view[at : at + header.size], [(0, header)], now_ms, NO_TIMESTAMP, stamp=False)
+            for at, header in placed
+        ]
+        return pieces[-1]._replace(first_offset=pieces[0].first_offset, size=end)
 
     def _write(
         self, view: memoryview, placed: Placed, now_ms: int, log_append_time_ms: int, *, stamp: bool = True

@@ -48,6 +48,7 @@ class LogConfig:
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
     internal_segment_bytes: int | None = None
+    validates_records: bool = True  # of the broker: `barnabas.produce.validation`
 
     # What the append path asks for with every batch, worked out once.
     compacted: bool = field(init=False, repr=False, compare=False, default=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.node.storage.files import fsync_path
+from barnabas.node.storage.directory.files import fsync_path
 from barnabas.node.storage.log_state import LogState
-from barnabas.node.storage.segment import Segment
+from barnabas.node.storage.segment.segment import Segment
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from barnabas.node.storage.doubt import DamagedIndex
-from barnabas.node.storage.files import FileRange
+from barnabas.node.storage.directory.files import FileRange
 from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.producer_state import ActiveProducer
-from barnabas.node.storage.segment import Segment, TimestampOffset
-from barnabas.node.storage.segments import first_record
-from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.node.storage.segment.segment import Segment, TimestampOffset
+from barnabas.node.storage.segment.segments import first_record
+from barnabas.node.storage.segment.txn_index import AbortedTransaction
+from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.batch import NO_TIMESTAMP, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 def reading(
     method: Callable[Concatenate[ReadableLog, P], T],
 ) -> Callable[Concatenate[ReadableLog, P], T]:
-    """A read for which an index must be written anew is done after that, or by whoever asks again: `BeingMended`."""
+    """A read that needs an index written anew is done after that, or by who asks again: `IndexBeingRepaired`."""
 
     @wraps(method)
     def read(log: ReadableLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,9 +116,12 @@ class ReadableLog(LogState):
     # -- places
 
     @reading
-    def batch_for_timestamp(self, timestamp: int, from_offset: int = 0) -> memoryview | None:
-        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`."""
-        return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset))
+    def batch_for_timestamp(
+        self, timestamp: int, from_offset: int = 0, max_batches: int | None = None
+    ) -> memoryview | None:
+        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`; `NotFoundYet`
+        if it is not among so many."""
+        return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset), max_batches)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is not earlier than `timestamp`."""

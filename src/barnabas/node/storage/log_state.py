@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from barnabas.node.storage import recovery
-from barnabas.node.storage.background import Abortable, Background, BeingMended, Foreground
-from barnabas.node.storage.doubt import DamagedIndex
-from barnabas.node.storage.files import FileHandles, fsync_path, rename_all
-from barnabas.node.storage.flush_task import FlushTask
-from barnabas.node.storage.index_rebuild import Rebuilt, rebuild
+from barnabas.node.storage.directory.background import Abortable, Background, Foreground, IndexBeingRepaired
+from barnabas.node.storage.directory.files import FileHandles, fsync_path, rename_all
+from barnabas.node.storage.directory.flush_task import FlushTask
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerState
-from barnabas.node.storage.segment import RollLimits, Segment
-from barnabas.node.storage.segments import Segments
+from barnabas.node.storage.recovery import recovery
+from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
+from barnabas.node.storage.segment.segment import RollLimits, Segment
+from barnabas.node.storage.segment.segments import Segments
+from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.batch import BatchHeader
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
@@ -137,15 +137,15 @@ class LogState:
     # -- indexes that are wrong
 
     def mend(self, damaged: DamagedIndex) -> None:
-        """Returns when the index is right. What would take too long for the loop is left to others: `BeingMended`."""
+        """Returns when the index is right. Raises `IndexBeingRepaired` if that takes too long for the loop."""
         try:
             done = self.background.mend(self, damaged)
         except OSError as error:
             raise self._failed(error) from error
         if done is not None:
-            raise BeingMended(done)
+            raise IndexBeingRepaired(done)
 
-    def mend_now(self, damaged: DamagedIndex) -> list[str]:
+    def repair_index_now(self, damaged: DamagedIndex) -> list[str]:
         """The files that were written; they have to be synced."""
         segment, kind = damaged.segment, damaged.kind
         return self.take_rebuilt(damaged, rebuild(self.segments.order(segment, kind)))
@@ -160,7 +160,7 @@ class LogState:
             try:
                 return work()
             except DamagedIndex as damaged:
-                for path in self.mend_now(damaged):
+                for path in self.repair_index_now(damaged):
                     fsync_path(path)
 
     # -- failures

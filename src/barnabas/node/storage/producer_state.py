@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.node.storage.files import SNAPSHOT_SUFFIX, offset_name, offset_of, unlink_all
-from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.node.storage.directory.files import SNAPSHOT_SUFFIX, offset_name, offset_of, unlink_all
+from barnabas.node.storage.segment.txn_index import AbortedTransaction
 from barnabas.wire.batch import (
     CONTROL_FLAG,
     MAX_SEQUENCE,

@@ -1,4 +1,4 @@
-"""Every configuration key of Kafka 4.3.1, with its type, default and bounds.
+"""Every configuration key of Kafka 4.3.1, with its type, default and bounds, and the few that are ours.
 
 A table is imported when one of its keys is first asked for: a node starts without those of TLS, SASL and the like.
 
@@ -30,6 +30,7 @@ _BROKER_TABLES = (
     "tiered",
     "sasl",
     "tls",
+    "own",
 )
 _TABLE_OF_PREFIX = {
     "ssl.": "tls",
@@ -39,6 +40,7 @@ _TABLE_OF_PREFIX = {
     "group.streams.": "shares",
     "share.": "shares",
     "log.cleaner.": "cleaner",
+    "barnabas.": "own",
 }
 
 

@@ -94,7 +94,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "replica.selector.class",
         STRING,
         None,
-        "Class that picks the replica a consumer reads from; Java classes cannot be loaded here.",
+        "Class that picks the replica a consumer reads from; Kafka's RackAwareReplicaSelector is known.",
     ),
     Definition(
         "replica.socket.receive.buffer.bytes", INT, 65_536, "Receive buffer of a follower's connection to a leader."

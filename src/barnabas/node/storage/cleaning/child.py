@@ -15,7 +15,7 @@ import time
 from barnabas.node.storage.cleaning.job import Failed, Finished, Job, Message, encode_message
 from barnabas.node.storage.cleaning.records import Uncleanable
 from barnabas.node.storage.cleaning.rewrite import Cleaning
-from barnabas.node.storage.recovery import die_with_parent
+from barnabas.node.storage.recovery.recovery import die_with_parent
 from barnabas.wire.errors import KafkaError
 
 NICENESS = 10  # who serves clients goes first; a tenth of a core is still 50 MB/s

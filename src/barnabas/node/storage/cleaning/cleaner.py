@@ -21,16 +21,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from barnabas.node.storage.background import when_mended
-from barnabas.node.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, TopicPartition, write_offsets
 from barnabas.node.storage.cleaning.choice import Dirt, examine
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.swap import Swap
-from barnabas.node.storage.doubt import DamagedIndex, DamagedSegment
-from barnabas.node.storage.files import CLEANED_SUFFIX, fsync_path, unlink_all
+from barnabas.node.storage.directory.background import when_repaired
+from barnabas.node.storage.directory.checkpoints import CLEANER_OFFSET_CHECKPOINT, TopicPartition, write_offsets
+from barnabas.node.storage.directory.files import CLEANED_SUFFIX, fsync_path, unlink_all
+from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.node.storage.log import PartitionLog
-from barnabas.node.storage.log_dir import LogDir
+from barnabas.node.storage.segment.verification import DamagedIndex, DamagedSegment
 from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger("barnabas.cleaner")
@@ -215,7 +215,7 @@ class Cleaner:
         try:
             await self._checkpoint_recovery_point(log, dirt.first_uncleanable_offset)
             # Which transactions were aborted decides what may go.
-            await when_mended(log.check_transactions)
+            await when_repaired(log.check_transactions)
             if cleaning.aborted:
                 return False
             job = job_for(log, dirt, self._settings, self._clock())

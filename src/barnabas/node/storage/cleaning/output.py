@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from barnabas.node.storage.files import (
+from barnabas.node.storage.directory.files import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -18,9 +18,9 @@ from barnabas.node.storage.files import (
     unlink_all,
     write_back,
 )
-from barnabas.node.storage.offset_index import OffsetIndex
-from barnabas.node.storage.time_index import NO_TIMESTAMP, TimeIndex
-from barnabas.node.storage.txn_index import AbortedTransaction, TransactionIndex
+from barnabas.node.storage.segment.offset_index import OffsetIndex
+from barnabas.node.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.node.storage.segment.txn_index import AbortedTransaction, TransactionIndex
 from barnabas.wire.batch import BatchHeader, read_header
 
 WRITE_BYTES = 1024 * 1024

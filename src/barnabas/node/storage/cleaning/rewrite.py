@@ -20,7 +20,7 @@ from barnabas.node.storage.cleaning.offset_map import OffsetMap
 from barnabas.node.storage.cleaning.output import CleanedSegment
 from barnabas.node.storage.cleaning.records import Outline, Uncleanable, emptied, keys_of, outline, payload_of, rebuilt
 from barnabas.node.storage.cleaning.transactions import WalkedTransactions
-from barnabas.node.storage.files import (
+from barnabas.node.storage.directory.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -30,8 +30,8 @@ from barnabas.node.storage.files import (
     offset_name,
 )
 from barnabas.node.storage.producer_state import read_marker
-from barnabas.node.storage.recovery import ensure_valid, scan
-from barnabas.node.storage.txn_index import AbortedTransaction, TransactionIndex
+from barnabas.node.storage.recovery.recovery import ensure_valid, scan
+from barnabas.node.storage.segment.txn_index import AbortedTransaction, TransactionIndex
 from barnabas.wire.batch import BatchHeader
 from barnabas.wire.errors import KafkaError
 

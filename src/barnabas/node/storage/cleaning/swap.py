@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from barnabas.node.storage.cleaning.job import CleanedGroup
-from barnabas.node.storage.files import (
+from barnabas.node.storage.directory.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -23,7 +23,7 @@ from barnabas.node.storage.files import (
     offset_name,
 )
 from barnabas.node.storage.log import PartitionLog
-from barnabas.node.storage.segment import Segment
+from barnabas.node.storage.segment.segment import Segment
 
 
 class Swap:

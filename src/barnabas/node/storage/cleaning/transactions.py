@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from barnabas.node.storage.cleaning.records import Uncleanable
 from barnabas.node.storage.producer_state import ABORT_MARKER, COMMIT_MARKER
-from barnabas.node.storage.txn_index import AbortedTransaction
+from barnabas.node.storage.segment.txn_index import AbortedTransaction
 from barnabas.wire.batch import BatchHeader
 
 

@@ -1,0 +1,1 @@
+"""The life of a broker: it registers, hands over what the controller decides, and leaves."""

@@ -1,0 +1,64 @@
+"""A broker with several log directories tells the controller in which of them each replica lies.
+
+The controller leaves the choice to the broker; a replica is unassigned until it is told. Only then is a replica whose
+directory is not there at a later start known to be offline, and not taken for a new and empty one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from barnabas.core.controller.directories import is_unassigned
+from barnabas.core.metadata.state import MetadataDelta, MetadataImage, PartitionState
+from barnabas.node.broker.registration import BrokerLife
+from barnabas.node.storage.directory.log_dirs import LogDirs
+from barnabas.wire.errors import KafkaError
+from barnabas.wire.uuids import Uuid
+
+log = logging.getLogger("barnabas.node")
+
+
+class DirectoryAssignment:
+    def __init__(self, node_id: int, log_dirs: LogDirs, broker: BrokerLife) -> None:
+        self._node_id = node_id
+        self._log_dirs = log_dirs
+        self._broker = broker
+        self._untold: dict[tuple[Uuid, int], str] = {}
+        self._telling: asyncio.Task[None] | None = None
+
+    def start(self, image: MetadataImage) -> None:
+        self._consider(state for topic in image.topics.values() for state in topic.partitions.values())
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """After the partitions themselves have followed the delta. The answer to the client does not wait for this."""
+        self._consider(delta.partitions)
+
+    def _consider(self, states: Iterable[PartitionState]) -> None:
+        for state in states:
+            if is_unassigned(state, self._node_id):
+                self._untold[state.topic_id, state.index] = state.topic
+        if self._untold and self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def _tell(self) -> None:
+        """What cannot be told now is told at the next start."""
+        try:
+            while self._untold:
+                untold, self._untold = self._untold, {}
+                await self._broker.assign_replicas(self._found(untold))
+        except KafkaError as error:
+            log.warning("The controller did not accept the log directories of replicas: %s", error.message)
+        finally:
+            self._telling = None
+
+    def _found(self, untold: dict[tuple[Uuid, int], str]) -> dict[tuple[Uuid, int], Uuid]:
+        """Where these replicas lie now."""
+        found: dict[tuple[Uuid, int], Uuid] = {}
+        for (topic_id, index), topic in untold.items():
+            replica = self._log_dirs.get(topic, index)
+            directory_id = self._log_dirs.dir_of(replica).directory_id if replica is not None else None
+            if directory_id is not None:
+                found[topic_id, index] = directory_id
+        return found

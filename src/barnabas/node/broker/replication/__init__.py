@@ -1,0 +1,1 @@
+"""Partitions with replicas on other brokers: followers that copy, leaders that tell the controller who is in sync."""

@@ -1,0 +1,31 @@
+"""The share coordinator of this node: the partitions of __share_group_state that it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.controller.topic_names import SHARE_GROUP_STATE_TOPIC
+from barnabas.core.coordinator.timers import Timers
+from barnabas.core.share.records import ShareKey
+from barnabas.core.share.shard import ShareStateShard
+from barnabas.node.broker.coordinators.coordinator import Coordinator
+
+if TYPE_CHECKING:
+    from barnabas.node.ports import Coordinating
+
+
+class ShareCoordinator(Coordinator[ShareStateShard]):
+    def __init__(self, node: Coordinating) -> None:
+        super().__init__(node, SHARE_GROUP_STATE_TOPIC, self._new_shard)
+
+    def _new_shard(self, index: int, timers: Timers) -> ShareStateShard:
+        return ShareStateShard(
+            timers,
+            self._node.clock,
+            self._exists,
+            lambda: self._node.config.share_coordinator_snapshot_update_records_per_snapshot,
+        )
+
+    def _exists(self, key: ShareKey) -> bool:
+        topic = self._node.image.topic_by_id(key.topic_id)
+        return topic is not None and key.partition in topic.partitions

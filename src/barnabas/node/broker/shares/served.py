@@ -1,0 +1,202 @@
+"""A partition that this node leads, as one share group sees it: read from the log, given out, locked, written down.
+
+What members have taken lives here only. If its state cannot be written, or another one leads, everything is forgotten:
+the next fetch begins with what was persisted, and records that were taken are given out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from barnabas.core.share.batches import StateBatch
+from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition
+from barnabas.core.share.records import ShareKey
+from barnabas.node.broker.partition import ANY_SIZE, Partition
+from barnabas.node.broker.shares.persister import Known, Persister
+from barnabas.node.broker.shares.settings import DeliverySettings
+from barnabas.node.storage.directory.files import FileRange
+from barnabas.wire.batch import BatchHeader, iterate_batches
+from barnabas.wire.errors import KafkaError
+
+log = logging.getLogger("barnabas.shares")
+
+
+class Taken(NamedTuple):
+    records: bytes = b""
+    acquired: Sequence[Acquired] = ()
+
+
+class ServedPartition:
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        known: Known,
+        state: SharePartition,
+        persister: Persister,
+        settings: Callable[[], DeliverySettings],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.state = state
+        self.is_lost = False
+        self._known = known._replace(leader_epoch=partition.leader_epoch)
+        self._persister = persister
+        self._settings = settings
+        self._now_ms = now_ms
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Told when records have become free.
+        self.on_free: set[Callable[[], None]] = set()
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.partition
+        leads = not partition.is_gone and partition.is_leader
+        return leads and partition.leader_epoch == self._known.leader_epoch and not self.is_lost
+
+    # Giving out
+
+    def take(self, member_id: str, most_records: int, max_bytes: int, *, exact: bool) -> Taken:
+        settings, state, partition = self._settings(), self.state, self.partition
+        state.archive_before(partition.log.log_start_offset)
+        offset = state.next_fetch_offset()
+        end_offset = partition.readable_end(settings.read_committed)
+        is_full = state.in_flight >= settings.most_in_flight and offset >= state.end_offset
+        if offset >= end_offset or is_full or most_records <= 0:
+            return Taken()
+        found = partition.log.fetch(
+            offset, max_bytes, upper_bound_offset=end_offset, min_one_batch=True, eager_bytes=ANY_SIZE
+        )
+        assert not isinstance(found, FileRange), "whatever is asked for is read at once"
+        data = bytes(found)
+        batches = list(iterate_batches(data))
+        if settings.read_committed:
+            aborted = partition.log.aborted_in_read(offset, len(data), end_offset) if data else ()
+            batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
+        return self._acquire(member_id, data, batches, most_records, settings, exact)
+
+    def _acquire(
+        self,
+        member_id: str,
+        data: bytes,
+        batches: list[tuple[int, BatchHeader]],
+        most_records: int,
+        settings: DeliverySettings,
+        exact: bool,
+    ) -> Taken:
+        acquired: list[Acquired] = []
+        begin = end = -1
+        for position, header in batches:
+            if most_records <= 0:
+                break
+            if header.is_control:
+                continue
+            last = header.base_offset + header.last_offset_delta
+            taken = self.state.acquire(
+                member_id,
+                max(header.base_offset, self.state.start_offset),
+                last,
+                most_records=most_records,
+                most_in_flight=settings.most_in_flight,
+                locked_until_ms=self._now_ms() + settings.lock_duration_ms,
+                exact=exact,
+            )
+            if taken:
+                begin = position if begin < 0 else begin
+                end = position + header.size
+                most_records -= sum(each.last - each.first + 1 for each in taken)
+                acquired += taken
+        if not acquired:
+            return Taken()
+        self._set_timer()
+        return Taken(data[begin:end], acquired)
+
+    # Taking back
+
+    async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+        settings = self._settings()
+        changed = self.state.acknowledge(
+            member_id,
+            acknowledgements,
+            most_deliveries=settings.most_deliveries,
+            locked_until_ms=self._now_ms() + settings.lock_duration_ms,
+            may_renew=settings.may_renew,
+        )
+        self._set_timer()
+        await self._persist(changed)
+
+    async def release(self, member_id: str) -> None:
+        await self._persist(self.state.release(member_id, most_deliveries=self._settings().most_deliveries))
+
+    async def _persist(self, changed: Sequence[StateBatch]) -> None:
+        if not changed:
+            return
+        state = self.state
+        batches = [each for each in changed if each.last_offset >= state.start_offset]
+        try:
+            await self._persister.write(
+                self.key, self._known, state.start_offset, state.delivery_complete_count, batches
+            )
+        except KafkaError as error:
+            log.warning("the state of %s could not be written: %s", self.key.coordinator_key, error)
+            self.lose()
+            raise
+        for told in list(self.on_free):
+            told()
+
+    # Time
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.state.next_deadline_ms()
+        if deadline_ms is not None and not self.is_lost:
+            delay_ms = max(deadline_ms - self._now_ms(), 0)
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        changed = self.state.expire(self._now_ms(), most_deliveries=self._settings().most_deliveries)
+        self._set_timer()
+        self.run(self._persist(changed))
+
+    def run(self, work: object) -> None:
+        task = asyncio.ensure_future(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def lose(self) -> None:
+        self.is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for told in list(self.on_free):
+            told()
+
+
+async def _quietly(work: object) -> None:
+    try:
+        await work  # type: ignore[misc]
+    except KafkaError:
+        pass  # said already; the partition is forgotten
+
+
+def _committed(batches: list[tuple[int, BatchHeader]], aborted: list[tuple[int, int]]) -> list[tuple[int, BatchHeader]]:
+    """Those that do not belong to a transaction that was aborted."""
+    waiting = sorted(aborted, key=lambda each: each[1])
+    open_aborted: set[int] = set()
+    kept = []
+    for position, header in batches:
+        while waiting and waiting[0][1] <= header.base_offset + header.last_offset_delta:
+            open_aborted.add(waiting.pop(0)[0])
+        if header.is_control:
+            open_aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in open_aborted):
+            kept.append((position, header))
+    return kept

@@ -1,0 +1,266 @@
+"""ShareFetch, versions 1 and 2: records of a share session's partitions, taken for the member, and acknowledgements.
+
+2 brought renewals, and that no more records are taken than asked for. Acknowledgements come first, so that what they
+release may be taken at once. A fetch that finds nothing waits until records are appended or released.
+
+Deviations from Kafka: offsets of control records and of aborted transactions are archived when they are passed, where
+Kafka gives them to the consumer, who says that they are gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.core.security.model import Operation, Resource
+from barnabas.core.share.partition import Acknowledgement, AcknowledgeType, Acquired
+from barnabas.core.share.records import ShareKey
+from barnabas.node.broker.leaders import current_leader
+from barnabas.node.broker.shares.served import ServedPartition, Taken
+from barnabas.node.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from barnabas.node.broker.waiting import WaitingFetch
+from barnabas.node.handlers.group_protocols import require_share_protocol
+from barnabas.node.item_faults import item_error
+from barnabas.node.requests import RequestContext
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.share_fetch import (
+    AcquiredRecords,
+    FetchPartition,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from barnabas.wire.uuids import Uuid
+
+if TYPE_CHECKING:
+    from barnabas.node.ports import Shares
+
+At = tuple[Uuid, int]
+EXACT = 1
+RENEWS_SINCE = 2
+ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+async def handle(context: RequestContext, request: ShareFetchRequest, node: Shares) -> ShareFetchResponse:
+    try:
+        require_share_protocol(node)
+        fetch = _ShareFetch(context, request, node)
+        fetch.begin()
+    except KafkaError as error:
+        return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
+    await fetch.acknowledge()
+    if request.share_session_epoch == FINAL_EPOCH:
+        await fetch.end()
+    elif not request.is_renew_ack:
+        await fetch.take()
+    return fetch.answer()
+
+
+class _ShareFetch:
+    def __init__(self, context: RequestContext, request: ShareFetchRequest, node: Shares) -> None:
+        if request.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not request.member_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
+        if request.is_renew_ack and any(limits):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A request that renews asks for no records.")
+        self._context = context
+        self._request = request
+        self._node = node
+        self._group_id = request.group_id
+        self._member_id = request.member_id
+        self._asked: dict[At, FetchPartition] = {
+            (topic.topic_id, each.partition_index): each for topic in request.topics for each in topic.partitions
+        }
+        self._wanted: dict[At, None] = {}
+        self._answers: dict[At, PartitionData] = {}
+
+    def begin(self) -> None:
+        sessions, request = self._node.share_partitions.sessions, self._request
+        epoch = request.share_session_epoch
+        acknowledges = any(each.acknowledgement_batches for each in self._asked.values())
+        if epoch == FINAL_EPOCH:
+            sessions.find(self._group_id, self._member_id)
+        elif epoch == INITIAL_EPOCH:
+            if acknowledges:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            session = sessions.open(self._group_id, self._member_id, self._context.session)
+            session.partitions = dict.fromkeys(self._asked)
+            self._wanted = dict(session.partitions)
+        else:
+            session = sessions.proceed(self._group_id, self._member_id, epoch)
+            session.partitions |= dict.fromkeys(self._asked)
+            for forgotten in request.forgotten_topics_data:
+                for index in forgotten.partitions:
+                    session.partitions.pop((forgotten.topic_id, index), None)
+            self._wanted = dict(session.partitions)
+
+    def _key(self, at: At) -> ShareKey:
+        return ShareKey(self._group_id, *at)
+
+    # Acknowledging
+
+    async def acknowledge(self) -> None:
+        for at, asked in self._asked.items():
+            if not asked.acknowledgement_batches:
+                continue
+            answer = self._answers[at] = PartitionData(partition_index=at[1])
+            try:
+                self._authorize(at)
+                batches = [
+                    Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+                    for each in asked.acknowledgement_batches
+                ]
+                renews = self._request.is_renew_ack
+                await acknowledge(self._node, self._key(at), self._member_id, batches, renews=renews)
+            except Exception as fault:
+                error = item_error(fault, "an acknowledgement")
+                answer.acknowledge_error_code = error.code
+                answer.acknowledge_error_message = error.message or None
+                self._name_leader(at, answer, error.code)
+
+    def _authorize(self, at: At) -> None:
+        topic = self._node.image.topic_names.get(at[0])
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self._context.may(Operation.READ, Resource.topic(topic)):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    async def end(self) -> None:
+        partitions = self._node.share_partitions
+        partitions.sessions.close(self._group_id, self._member_id)
+        partitions.session_ended(self._group_id, self._member_id)
+
+    # Taking
+
+    async def take(self) -> None:
+        served = await self._serve()
+        if self._take(served) or self._request.max_wait_ms <= 0 or not served:
+            return
+        waiting = WaitingFetch(1, read_committed=False)
+        watchers = {each: _Appended(waiting) for each in served.values()}
+        for each, watcher in watchers.items():
+            each.partition.watchers[watcher] = None
+            each.on_free.add(waiting.wake)
+        try:
+            if not self._take(served):
+                await waiting.until_woken(self._request.max_wait_ms)
+        finally:
+            for each, watcher in watchers.items():
+                each.partition.watchers.pop(watcher, None)
+                each.on_free.discard(waiting.wake)
+        self._take({at: each for at, each in served.items() if each.is_current})
+
+    async def _serve(self) -> dict[At, ServedPartition]:
+        served = {}
+        for at in self._wanted:
+            try:
+                self._authorize(at)
+                served[at] = await self._node.share_partitions.serve(self._key(at))
+            except Exception as fault:
+                error = item_error(fault, "a share partition")
+                answer = self._answers.setdefault(at, PartitionData(partition_index=at[1]))
+                answer.error_code, answer.error_message = error.code, error.message or None
+                self._name_leader(at, answer, error.code)
+        return served
+
+    def _take(self, served: dict[At, ServedPartition]) -> bool:
+        """Whether there is anything to answer with."""
+        request = self._request
+        left_records, left_bytes = request.max_records, request.max_bytes
+        exact = request.share_acquire_mode == EXACT
+        for at, each in served.items():
+            if left_records <= 0 or left_bytes <= 0:
+                break
+            taken = each.take(self._member_id, left_records, left_bytes, exact=exact)
+            if not taken.acquired:
+                continue
+            left_records -= sum(one.last - one.first + 1 for one in taken.acquired)
+            left_bytes -= len(taken.records)
+            self._note(at, taken)
+        return any(answer.acquired_records or answer.error_code for answer in self._answers.values())
+
+    def _note(self, at: At, taken: Taken) -> None:
+        answer = self._answers.setdefault(at, PartitionData(partition_index=at[1]))
+        if answer.acquired_records:
+            answer.records = bytes(answer.records or b"") + taken.records
+        else:
+            answer.records = taken.records
+        answer.acquired_records = [
+            *answer.acquired_records,
+            *(
+                AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.deliveries)
+                for each in _grouped(taken.acquired)
+            ),
+        ]
+
+    def _name_leader(self, at: At, answer: PartitionData, code: int) -> None:
+        topic = self._node.image.topic_names.get(at[0])
+        if code in ELSEWHERE and topic is not None:
+            leader_id, leader_epoch = current_leader(self._node.image, topic, at[1])
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+
+    def answer(self) -> ShareFetchResponse:
+        if self._request.share_session_epoch == INITIAL_EPOCH:
+            for at in self._wanted:
+                self._answers.setdefault(at, PartitionData(partition_index=at[1]))
+        topics: dict[Uuid, list[PartitionData]] = {}
+        for (topic_id, _), answer in self._answers.items():
+            topics.setdefault(topic_id, []).append(answer)
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=self._node.share_partitions.settings(self._group_id).lock_duration_ms,
+            responses=[
+                ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
+        )
+
+
+def _grouped(acquired: Iterable[Acquired]) -> list[Acquired]:
+    """Neighbours that were delivered as often are one range."""
+    found: list[Acquired] = []
+    for each in acquired:
+        last = found[-1] if found else None
+        if last is not None and last.last + 1 == each.first and last.deliveries == each.deliveries:
+            found[-1] = last._replace(last=each.last)
+        else:
+            found.append(each)
+    return found
+
+
+async def acknowledge(
+    node: Shares, key: ShareKey, member_id: str, batches: list[Acknowledgement], *, renews: bool
+) -> None:
+    node.share_partitions.leading(key)
+    served = node.share_partitions.find(key)
+    if served is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The records are not acquired: the share partition is new.")
+    last = None
+    for each in batches:
+        if last is not None and each.first <= last:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)  # they must go up
+        if not renews and AcknowledgeType.RENEW in each.types:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)  # a request that renews has to say so
+        last = each.last
+    await served.acknowledge(member_id, batches)
+
+
+class _Appended:
+    """Wakes a waiting fetch when its partition has more, or has changed."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, waiting: WaitingFetch) -> None:
+        self._waiting = waiting
+
+    def advanced(self, size_bytes: int, stable_bytes: int) -> bool:
+        if size_bytes or stable_bytes:
+            self._waiting.wake()
+        return not self._waiting.is_over
+
+    def changed(self) -> None:
+        self._waiting.wake()

@@ -1,0 +1,97 @@
+"""Batches of the metadata log and of snapshot files: the quorum's control records, and framed metadata records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from barnabas.core.metadata.records import MetadataError, UnsupportedMetadata, decode_record, encode_record
+from barnabas.core.raft.records import InvalidBatch, decode_control_record
+from barnabas.wire import batch as wire
+from barnabas.wire.errors import KafkaError
+from barnabas.wire.schema import Buffer, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    is_control: bool
+    records: list[Record]
+    size_bytes: int = 0
+
+
+def build_batch(records: Sequence[Record], level: int, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+    return frame_batch(encode_records(records, level), base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+
+
+def encode_records(records: Sequence[Record], level: int) -> list[bytes]:
+    return [encode_record(record, level) for record in records]
+
+
+def frame_batch(encoded: Sequence[bytes], *, base_offset: int, epoch: int, now_ms: int) -> bytes:
+    framed = [wire.Record(base_offset + index, now_ms, None, value) for index, value in enumerate(encoded)]
+    return bytes(wire.build_batch(framed, base_offset=base_offset, leader_epoch=epoch))
+
+
+def read_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Batch]]:
+    """Each whole batch with the position behind it, up to the first bytes that are none (a torn or corrupt tail).
+
+    A batch that is whole but holds what we do not know is an error: it must not be taken for a torn one.
+    """
+    while position < len(data):
+        try:
+            header = wire.validate(data, position)
+        except KafkaError:
+            return
+        yield position + header.size, _decode(data, position, header)
+        position += header.size
+
+
+def find_batch(data: Buffer, position: int, from_offset: int) -> tuple[int, int] | None:
+    """Position and offset of the first whole batch behind `position` whose offset is not below `from_offset`."""
+    view = memoryview(data)
+    searched = bytes(view[position:])
+    # No offset can lie further ahead than there are bytes.
+    highest = from_offset + len(searched)
+    at = searched.find(bytes([wire.MAGIC]), wire.MAGIC_OFFSET)
+    while at >= 0:
+        start = at - wire.MAGIC_OFFSET
+        offset, _ = wire.SPAN.unpack_from(searched, start)
+        if from_offset <= offset <= highest:
+            try:
+                wire.validate(searched, start)
+                return position + start, offset
+            except KafkaError:
+                pass
+        at = searched.find(bytes([wire.MAGIC]), at + 1)
+    return None
+
+
+def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> Batch:
+    try:
+        framed = wire.decode_records(data, position)
+    except KafkaError as error:
+        raise MetadataError(f"the batch at offset {header.base_offset} cannot be read: {error.message}") from error
+    try:
+        records = [_control(each) if header.is_control else decode_record(each.value) for each in framed]
+    except UnsupportedMetadata as error:
+        raise UnsupportedMetadata(f"{error} (at offset {header.base_offset})") from error
+    return Batch(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        epoch=header.leader_epoch,
+        timestamp_ms=header.max_timestamp,
+        is_control=header.is_control,
+        records=records,
+        size_bytes=header.size,
+    )
+
+
+def _control(framed: wire.Record) -> Record:
+    try:
+        return decode_control_record(framed)
+    except InvalidBatch as error:
+        raise UnsupportedMetadata(str(error)) from error

@@ -1,0 +1,99 @@
+"""All that secures a node, assembled: who may do what, logins and TLS of listeners, quotas."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.core.metadata.state import MetadataDelta, MetadataImage
+from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
+from barnabas.node.net.connection_rates import NODE
+from barnabas.node.security.access import Access
+from barnabas.node.security.listeners import logins_of, tls_of
+from barnabas.node.security.quotas import Quotas, QuotaWindows
+
+if TYPE_CHECKING:
+    from barnabas.node.net.server import Server
+    from barnabas.node.security.login import Logins
+    from barnabas.node.security.tls import ListenerTls
+
+log = logging.getLogger("barnabas.security")
+
+
+class NodeSecurity:
+    def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        """Key stores and passwords are read here, before anything is made on the disk. Raises ConfigError."""
+        self.access = Access.of(config)
+        self.tls: dict[str, ListenerTls | None] = {each.name: tls_of(config, each) for each in config.listeners}
+        self.logins: dict[str, Logins | None] = {each.name: logins_of(config, each, image) for each in config.listeners}
+        self.quotas = Quotas(quota_windows(config))
+        self._image = image
+        self._server: Server | None = None
+
+    def guard(self, server: Server, config: BrokerConfig) -> None:
+        """Called when the image is loaded, before anybody is accepted."""
+        self._server = server
+        if self.access is not None:
+            self.access.load(self._image())
+        self._load_quotas()
+        self.reconfigure(config)
+
+    def follow(self, delta: MetadataDelta) -> None:
+        """A publisher of the metadata loader."""
+        if self.access is not None:
+            self.access.follow(self._image(), delta)
+        if delta.quotas_changed:
+            self._load_quotas()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Dynamic settings have changed. Stores that cannot be read are told, and those in use stay."""
+        assert self._server is not None
+        self._server.rates.listener_limits = connection_limits(config)
+        for name, tls in self.tls.items():
+            try:
+                if tls is not None and tls.reload(given(config)):
+                    log.info("the listener %s shows and trusts what its key store and trust store hold now", name)
+            except ConfigError as error:
+                log.error("the key store of the listener %s stays as it was: %s", name, error)
+
+    def _load_quotas(self) -> None:
+        assert self._server is not None
+        quotas, server = self.quotas, self._server
+        was_active = quotas.is_active
+        quotas.load(self._image().client_quotas)
+        server.rates.limit_of = quotas.limits.of_address if quotas.limits.holds_for_addresses else None
+        if quotas.is_active != was_active:
+            server.dispatcher.wrap([quotas.wrap] if quotas.is_active else [])
+
+
+def given(config: BrokerConfig) -> dict[str, str]:
+    """All settings that were given, those that were changed while the node runs included."""
+    return {**config.properties, **config.dynamic_default, **config.dynamic_broker}
+
+
+def quota_windows(config: BrokerConfig) -> QuotaWindows:
+    keys = (
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+    )
+    return QuotaWindows(*(int(str(config.value(key))) for key in keys))
+
+
+def connection_limits(config: BrokerConfig) -> dict[str, float]:
+    """Connections a second, of the node and of those listeners that have a limit of their own."""
+    key = "max.connection.creation.rate"
+    limits: dict[str, float] = {}
+    if config.is_given(key):
+        limits[NODE] = float(config.max_connection_creation_rate)
+    for endpoint in config.listeners:
+        text = config.text(_listener_key(endpoint, key))
+        if text is not None:
+            limits[endpoint.name] = float(text)
+    return limits
+
+
+def _listener_key(endpoint: ListenerEndpoint, key: str) -> str:
+    return f"listener.name.{endpoint.name.lower()}.{key}"

@@ -1,0 +1,87 @@
+"""Segments below the start of a log go: first the start is on the disk, then their files have other names, then none.
+
+In this order, because of the names of many files a crash may keep some and lose others, the later ones of all things:
+the log would begin with segments that were deleted, and have a hole behind them. With the start on the disk whatever
+comes back is known to be no part of the log (`recovery` removes it). One write serves all logs that ask meanwhile.
+
+Everything that touches the disk is done by its thread, some segments at a time, so that a log with thousands of them
+holds up neither requests nor fsyncs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.node.storage.directory.files import SNAPSHOT_SUFFIX, offset_name, rename_all, unlink_all
+from barnabas.node.storage.log_cuts import ShrinkingLog
+from barnabas.node.storage.producer_state import snapshot_offsets
+from barnabas.node.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from barnabas.node.storage.directory.log_dir import LogDir
+
+SEGMENTS_AT_ONCE = 64
+
+
+class StartDeletion:
+    def __init__(self, directory: LogDir) -> None:
+        self._directory = directory
+        self._asked: dict[ShrinkingLog, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def ask_for(self, log: ShrinkingLog) -> None:
+        self._asked[log] = None
+        if self._task is None and not self._stopping:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def idle(self) -> None:
+        """Nothing below the logs' starts is under way any more."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """What is left goes after the next start."""
+        self._stopping = True
+        await self.idle()
+
+    async def _run(self) -> None:
+        try:
+            while self._asked and not self._stopping:
+                starts = {log: log.log_start_offset for log in self._asked}
+                self._asked.clear()
+                await self._directory.write_log_starts()
+                for log, start in starts.items():
+                    await self._delete(log, start)
+        except OSError as error:
+            self._directory.failed(error)
+        finally:
+            self._task = None
+
+    async def _delete(self, log: ShrinkingLog, start: int) -> None:
+        run = self._directory.flusher.run
+        while not (log.offline or self._stopping) and (segments := log.give_up_segments(start, SEGMENTS_AT_ONCE)):
+            names = [each for segment in segments for each in segment.mark_deleted()]
+            await run(partial(set_aside, log, segments, names))
+            paths = [f"{log.directory}/{name}" for _, name in names]
+            self._directory.delete_later(paths, log.config.file_delete_delay_ms)
+        if not (log.offline or self._stopping):
+            first = log.segments.first_offset
+            await run(partial(remove_snapshots_before, log.directory, first))
+
+
+def set_aside(log: ShrinkingLog, segments: Sequence[Segment], names: Sequence[tuple[str, str]]) -> None:
+    rename_all(log.directory, names)
+    unlink_all(f"{log.directory}/{offset_name(each.base_offset, SNAPSHOT_SUFFIX)}" for each in segments)
+
+
+def remove_snapshots_before(directory: str, offset: int) -> None:
+    """Not only those of the segments: a stop leaves one at the end of the log."""
+    try:
+        found = snapshot_offsets(directory)
+    except FileNotFoundError:
+        return  # the partition was deleted meanwhile
+    unlink_all(f"{directory}/{offset_name(each, SNAPSHOT_SUFFIX)}" for each in found if each < offset)
