@@ -1,8 +1,9 @@
 """The process that runs a pipeline's file: `python -m barnabas.pipelines.running.driver LAUNCH`, a child of the
 supervisor.
 
-It starts the session, runs the file as `__main__` and watches its queries beside it, on a thread of its own. Every
-second it reports to the supervisor, one JSON object a line. A line on its stdin, or its end, asks it to stop: the
+It runs the file as `__main__` and watches its queries beside it, on a thread of its own. Spark's processes start half a
+second after the file, or when it asks for them: most mistakes are found before (pending.py). Every second the driver
+reports to the supervisor, one JSON object a line. A line on its stdin, or its end, asks it to stop: the
 sources give no new records from then on, queries end where they come to rest, and the file goes on behind whatever
 waited for them.
 """
@@ -13,22 +14,30 @@ import contextlib
 import json
 import os
 import runpy
+import shutil
 import signal
 import sys
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.running import failures
+from barnabas.pipelines.running import failures, readers
 from barnabas.pipelines.running.failures import Failure
 from barnabas.pipelines.running.launch import Launch
+from barnabas.pipelines.running.pending import PendingSession
 from barnabas.pipelines.running.queries import Queries, Watched
+from barnabas.pipelines.spark import patience
+from barnabas.pipelines.spark.session import StartingSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from barnabas.client.errors import ClientError
+
+HEAD_START_S = 0.5  # of the file before Spark: what is wrong in it is mostly found by then
+WAIT_S = 1.0  # until a topic or a broker that was not there is looked for again
 REPORT_S = 1.0
 FIRST_LOOK_S = 0.1  # until there is a first result
 REST_LOOK_S = 0.05
@@ -50,6 +59,10 @@ class Driver:
         self._failure: Failure | None = None
         self._exit_code = FINISHED
         self._main = threading.main_thread().ident or 0
+        self._starting: StartingSession | None = None
+        self._starting_lock = threading.Lock()
+        self._waits_for = ""
+        self._brokers: list[str] = []
 
     def run(self) -> int:
         control = os.dup(0)
@@ -57,21 +70,28 @@ class Driver:
             os.dup2(nothing.fileno(), 0)
         threading.Thread(target=self._listen, args=(control,), daemon=True).start()
         try:
-            compile(Path(self._launch.app).read_bytes(), self._launch.app, "exec")  # before seconds go into a session
-            spark = self._session()
+            compile(Path(self._launch.app).read_bytes(), self._launch.app, "exec")
         except Exception as error:
-            failure = failures.of_file(self._launch.app, error)
-            self._fail(Failure(failure.sentence, failure.final and not self._launch.resumed, detail=failure.detail))
+            self._fail(failures.of_file(self._launch.app, error))
             return FAILED
-        self.report(session_ms=self._elapsed_ms())
-        with self._queries.registered():
+        session = PendingSession(self._session)
+        later = threading.Timer(HEAD_START_S, self._begin_beside)
+        later.daemon = True
+        if self._launch.patient:
+            patience.wait = self._wait_for
+        with self._queries.registered(), session.standing_in(), readers.late(self._reads_from):
             threading.Thread(target=self._watch, daemon=True).start()
+            later.start()
             self._run_file()
+        later.cancel()
         self._file_ended.set()
         while not self._watching_ended.wait(REPORT_S):
             pass
         with contextlib.suppress(Exception):
-            spark.stop()
+            if session.made is not None:
+                session.made.stop()
+            elif self._starting is not None:
+                self._starting.abandon()
         return self._exit_code if self._failure is None else self._exit_code or FAILED
 
     def report(self, **told: Any) -> None:
@@ -79,16 +99,42 @@ class Driver:
             self._reports.write(json.dumps(told) + "\n")
 
     def _session(self) -> SparkSession:
-        from barnabas.pipelines.running.settings import session_settings
-        from barnabas.pipelines.spark.archive import MAKING, is_missing
-        from barnabas.pipelines.spark.session import session
-
-        launch = self._launch
-        if (launch.master or "local").startswith("local") and is_missing():
-            self.report(note=MAKING)
-        spark = session(launch.name, master=launch.master, conf=session_settings(launch))
-        spark.conf.set("spark.sql.streaming.checkpointLocation", launch.checkpoints)
+        try:
+            spark = self._begin_session().wait()
+            spark.conf.set("spark.sql.streaming.checkpointLocation", self._launch.checkpoints)
+        except Exception as error:
+            failure = failures.of_file(self._launch.app, error)
+            self._fail(Failure(failure.sentence, failure.final and not self._launch.resumed, detail=failure.detail))
+            raise
         return spark
+
+    def _begin_beside(self) -> None:
+        with contextlib.suppress(Exception):  # the file gets it when it asks for the session
+            self._begin_session()
+
+    def _begin_session(self) -> StartingSession:
+        from barnabas.pipelines.running.settings import session_settings
+
+        with self._starting_lock:
+            if self._starting is None:
+                launch = self._launch
+                self._starting = StartingSession(launch.name, master=launch.master, conf=session_settings(launch))
+            return self._starting
+
+    def _reads_from(self, servers: str) -> None:
+        if servers not in self._brokers:
+            self._brokers.append(servers)
+            self.report(brokers=" and ".join(self._brokers))
+
+    def _wait_for(self, missing: ClientError) -> None:
+        """A topic or a broker that is not there, told once."""
+        if failures.of_file(self._launch.app, missing).final:
+            raise missing
+        if str(missing) != self._waits_for:
+            self._waits_for = str(missing)
+            self.report(waits_for=self._waits_for)
+        if self._stop_asked.wait(WAIT_S):
+            raise KeyboardInterrupt
 
     def _run_file(self) -> None:
         app = self._launch.app
@@ -118,9 +164,13 @@ class Driver:
         self._fail(broken or failures.of_file(self._launch.app, error))
 
     def _fail(self, failure: Failure) -> None:
-        if self._failure is None:
-            self._failure = failure
-            self.report(failure=asdict(failure))
+        if self._failure is not None:
+            return
+        if failure.foreign_checkpoint:
+            anew = f"`barnabas pipeline reset {self._launch.name}` deletes it and begins anew"
+            failure = replace(failure, sentence=f"{failure.sentence}; {anew}")
+        self._failure = failure
+        self.report(failure=asdict(failure))
 
     def _listen(self, control: int) -> None:
         with contextlib.suppress(OSError):
@@ -207,6 +257,8 @@ def main() -> None:
     launch = Launch.parse(sys.argv[1])
     code = Driver(launch).run()
     sys.stdout.flush()
+    if launch.scratch:
+        shutil.rmtree(launch.scratch, ignore_errors=True)
     os._exit(code)  # no thread of the file holds up the end
 
 

@@ -18,6 +18,8 @@ NEVER_HEALS = {
     "AnalysisException", "ParseException", "IllegalArgumentException", "SyntaxError", "ModuleNotFoundError",
 }  # fmt: skip
 
+OF_CHECKPOINTS = {"CheckpointError", "IncompatibleCheckpoint"}
+
 # Of Python's own errors in the pipeline's file these come from elsewhere.
 MAY_HEAL = (ConnectionError, TimeoutError, MemoryError, InterruptedError)
 HEALING_NAMES = ("ClientError", "Py4JNetworkError", "Py4JError", "Py4JJavaError", "StreamingQueryException")
@@ -41,6 +43,7 @@ class Failure:
     final: bool
     query: str | None = None
     detail: str = ""  # the traceback, for --verbose
+    foreign_checkpoint: bool = False
 
     def told(self) -> str:
         return self.sentence if self.query is None else f"query {self.query}: {self.sentence}"
@@ -49,8 +52,8 @@ class Failure:
 def of_query(name: str, text: str) -> Failure:
     """Of a query that ended with an error, by what Spark says of it."""
     error, sentence = _python_error(text) or ("", _first_line(text))
-    final = error in NEVER_HEALS or FOREIGN_CHECKPOINT.search(text) is not None
-    return Failure(sentence, final, name, text)
+    foreign = error in OF_CHECKPOINTS or FOREIGN_CHECKPOINT.search(text) is not None
+    return Failure(sentence, error in NEVER_HEALS or foreign, name, text, foreign)
 
 
 def of_file(app: str, error: BaseException) -> Failure:
@@ -63,11 +66,14 @@ def of_file(app: str, error: BaseException) -> Failure:
     if any(each.__module__.startswith(("pyspark.", "py4j.")) for each in type(error).__mro__[:-2]):
         found = _python_error(str(error))
         if found is not None:
-            return Failure(found[1], found[0] in NEVER_HEALS, detail=detail)
-        final = not names & set(HEALING_NAMES) or FOREIGN_CHECKPOINT.search(str(error)) is not None
-        return Failure(_first_line(str(error)), final, detail=detail)
+            foreign = found[0] in OF_CHECKPOINTS
+            return Failure(found[1], found[0] in NEVER_HEALS, detail=detail, foreign_checkpoint=foreign)
+        foreign = FOREIGN_CHECKPOINT.search(str(error)) is not None
+        final = foreign or not names & set(HEALING_NAMES)
+        return Failure(_first_line(str(error)), final, detail=detail, foreign_checkpoint=foreign)
     if names & {"ClientError", "JavaMissing"} or names & NEVER_HEALS:
-        return Failure(str(error), bool(names & NEVER_HEALS), detail=detail)
+        foreign = bool(names & OF_CHECKPOINTS)
+        return Failure(str(error), bool(names & NEVER_HEALS), detail=detail, foreign_checkpoint=foreign)
     line = next(
         (frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == app), 0
     )

@@ -18,7 +18,9 @@ class Launch:
     conf: Mapping[str, str] = field(default_factory=dict)
     bootstrap_servers: str = ""
     stop_timeout_s: float = 30.0
+    scratch: str = ""  # a directory for what belongs to one driver only, removed after it
     report_descriptor: int = -1
+    patient: bool = True  # topics and brokers that are not there are waited for
     resumed: bool = False  # queries of this file have run already: the session's troubles may heal
 
     def to_json(self) -> str:

@@ -87,7 +87,7 @@ class Watched:
                 continue  # a report of idleness carries the number of the batch to come
             if self._batch == done:
                 self._batch, self._batch_ms = batch, int(durations.get("triggerExecution") or 0)
-            self._rows += int(report.numInputRows())
+            self._rows += records_read(json.loads(report.json()))
 
 
 class Queries:
@@ -138,6 +138,25 @@ class Queries:
             return query
 
         return started
+
+
+def records_read(progress: dict[str, Any]) -> int:
+    """In one batch. Spark counts rows that leave a source, again for every time they are read, and of a topology the
+    parcels that its first stage makes of records: of topics there are not more records than offsets."""
+    from barnabas.pipelines.spark.offsets import IncompatibleCheckpoint, StreamOffset
+
+    counted = 0
+    for source in progress["sources"]:
+        rows = int(source["numInputRows"])
+        try:
+            start, end = (StreamOffset.parse(source[name] or {}) for name in ("startOffset", "endOffset"))
+        except (IncompatibleCheckpoint, KeyError, TypeError):
+            counted += rows
+            continue
+        begins = {at: end.begin(start, at) for at in end.offsets}
+        offsets = sum(offset - (begins[at] or 0) for at, offset in end.offsets.items())
+        counted += min(rows, offsets) if end.offsets and None not in begins.values() else rows
+    return counted
 
 
 def _without_objects(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from barnabas.pipelines.running.launch import Launch
-from barnabas.pipelines.spark.jvm import JAVA_OPTIONS
+from barnabas.pipelines.spark.startup.jvm import JAVA_OPTIONS
 
 # What a pipeline of a few queries needs. Spark takes no heap below 450 MB; its default is twice this.
 HEAP = "512m"

@@ -49,6 +49,7 @@ class Status:
     restarts: int = 0
     next_start_at_ms: int | None = None
     failure: str | None = None
+    waits_for: str | None = None  # the topic or the broker that is not there
     first_result_ms: int | None = None  # from the start of the driver to the end of the first batch
     queries: tuple[QueryStatus, ...] = field(default=())
 

@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +30,8 @@ from barnabas.pipelines.running.processes import end_session
 from barnabas.pipelines.running.status import Status, query_status
 from barnabas.pipelines.spark.draining import DRAIN_FILE
 from barnabas.pipelines.spark.option_values import SERVERS
+from barnabas.pipelines.spark.startup.archive import MAKING, make_later
+from barnabas.pipelines.spark.startup.fork_server import SCRATCH
 
 DRIVER = (sys.executable, "-m", "barnabas.pipelines.running.driver")
 TICK_S = 0.2
@@ -97,6 +101,13 @@ class Supervisor:
             return self._run()
         finally:
             self._place.stop_file.unlink(missing_ok=True)
+            self._make_archive()
+
+    def _make_archive(self) -> None:
+        """For the next start: a pipeline that never ran needs none, and one on a Spark of several machines neither."""
+        with contextlib.suppress(Exception):
+            if self.status.queries and (self._launch.master or "local").startswith("local") and make_later():
+                self._audience.tell(MAKING)
 
     def _run(self) -> int:
         while True:
@@ -132,7 +143,7 @@ class Supervisor:
                 return False
             self._audience.show(self.status)
             time.sleep(TICK_S)
-        self._enter("starting", restarts=self.status.restarts + 1, next_start_at_ms=None, queries=())
+        self._enter("starting", restarts=self.status.restarts + 1, next_start_at_ms=None, queries=(), waits_for=None)
         return True
 
     def _stopping(self) -> bool:
@@ -150,7 +161,15 @@ class Supervisor:
             self._audience.show(self.status)
 
     def _run_driver(self) -> Outcome:
-        run = _Run(self._start_driver())
+        self._audience.tell("starting Spark")
+        scratch = tempfile.mkdtemp(prefix="barnabas-run-")
+        try:
+            return self._run_driver_in(scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _run_driver_in(self, scratch: str) -> Outcome:
+        run = _Run(self._start_driver(scratch))
         self.status = replace(self.status, driver_pid=run.process.pid)
         self._tell_status(now=True)
         deadline: float | None = None
@@ -166,13 +185,14 @@ class Supervisor:
             self._tell_status()
         return run.end(self._verbose, self._audience)
 
-    def _start_driver(self) -> tuple[subprocess.Popen[bytes], int]:
+    def _start_driver(self, scratch: str) -> tuple[subprocess.Popen[bytes], int]:
         self._place.drain_file.unlink(missing_ok=True)
         reads, writes = os.pipe()
-        launch = replace(self._launch, report_descriptor=writes)
+        launch = replace(self._launch, report_descriptor=writes, scratch=scratch)
         command = [*self._driver, launch.to_json()]
         environment = os.environ | {DRAIN_FILE: launch.drain_file, SERVERS: launch.bootstrap_servers}
-        environment |= {"PYTHONUNBUFFERED": "1"}
+        environment |= {"PYTHONUNBUFFERED": "1", SCRATCH: scratch}
+        environment.setdefault("SPARK_LOCAL_DIRS", scratch)
         log_file = self._place.log_file
         if log_file.exists() and log_file.stat().st_size > LOG_BYTES_MAX:
             log_file.replace(log_file.with_suffix(".log.1"))
@@ -194,11 +214,14 @@ class Supervisor:
             self.status = replace(self.status, queries=tuple(query_status(query) for query in queries))
             if self.status.queries and run.running_since is None and self.status.state == "starting":
                 run.running_since = time.monotonic()
-                self._enter("running")
+                self._enter("running", waits_for=None)
                 names = ", ".join(query.name for query in self.status.queries)
                 self._audience.tell(f"running {names}")
-        if (note := told.get("note")) is not None:
-            self._audience.tell(note)
+        if (brokers := told.get("brokers")) is not None:
+            self.status = replace(self.status, bootstrap_servers=brokers)
+        if (missing := told.get("waits_for")) is not None:
+            self.status = replace(self.status, waits_for=missing)
+            self._audience.tell(f"{missing.removesuffix('.')}; waiting for it")
         if (first_ms := told.get("first_result_ms")) is not None:
             self.status = replace(self.status, first_result_ms=first_ms)
             self._tell_status(now=True)

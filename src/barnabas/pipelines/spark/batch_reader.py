@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         return planned(
             self._options,
             [
-                OffsetRange(partition, starts[partition], ends[partition], found.ids.get(partition.topic, ""))
+                OffsetRange(partition, starts[partition], ends[partition], found.ids.get(partition[0], ""))
                 for partition in sorted(found.partitions)
             ],
         )

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 
 from barnabas.pipelines.spark.decoding import RawBatch
 from barnabas.wire.batch import decode_records
-from barnabas.wire.messages.fetch import AbortedTransaction
 
 ABORT = 0
 CONTROL_KEY = struct.Struct(">hh")  # version, type
 
 
 def committed(
-    data: bytes | bytearray | memoryview, batches: Sequence[RawBatch], aborted: Sequence[AbortedTransaction]
+    data: bytes | bytearray | memoryview, batches: Sequence[RawBatch], aborted: Sequence[tuple[int, int]]
 ) -> list[RawBatch]:
     """`aborted` is the broker's list for these batches: who aborted, and where the transaction began."""
-    begins = sorted(((one.first_offset, one.producer_id) for one in aborted), reverse=True)
+    begins = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
     aborting: set[int] = set()
     seen: list[RawBatch] = []
     for batch in batches:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.offsets import partition_offsets
-from barnabas.pipelines.spark.option_values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.pipelines.spark.option_values import TopicPartition
+from barnabas.client.metadata import TopicPartition
 
 UNPINNED = "$unpinned"
 FIRST = "$first"
@@ -70,13 +70,13 @@ class StreamOffset:
         """Whether `start` knows this partition, of this very topic."""
         if partition not in start.offsets:
             return False
-        before, now = start.ids.get(partition.topic), self.ids.get(partition.topic)
+        before, now = start.ids.get(partition[0]), self.ids.get(partition[0])
         return before is None or now is None or before == now
 
 
 def partition_offsets(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     found = {
-        TopicPartition(topic, int(partition)): offset
+        (topic, int(partition)): offset
         for topic, partitions in topics.items()
         for partition, offset in partitions.items()
     }
@@ -88,6 +88,6 @@ def partition_offsets(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
 def nested(offsets: Offsets) -> dict[str, Any]:
     """{"topicA": {"0": 23}}, in order of topic and number."""
     topics: dict[str, Any] = {}
-    for partition in sorted(offsets):
-        topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
     return topics

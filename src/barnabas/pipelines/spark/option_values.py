@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from barnabas.client.metadata import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -29,12 +32,14 @@ class OptionError(ValueError):
     """A wrong option; the text is one sentence that names it."""
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Options that nobody knows are ignored, as Spark does everywhere, unless one was mistyped."""
+    by_name = {name.lower(): name for name in known}
+    for name in given:
+        if name.lower() in by_name:
+            continue
+        if near := get_close_matches(name.lower(), by_name, n=1, cutoff=0.85):
+            raise OptionError(f"there is no option {name}: is {by_name[near[0]]} meant?")
 
 
 def boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
@@ -77,7 +82,7 @@ def partition_numbers(name: str, text: str) -> dict[TopicPartition, int]:
             raise OptionError(example)
         if not all(type(number) is int for number in numbers.values()):
             raise OptionError(example)
-        found |= {TopicPartition(topic, int(partition)): number for partition, number in numbers.items()}
+        found |= {(topic, int(partition)): number for partition, number in numbers.items()}
     if not found:
         raise OptionError(example)
     return found
@@ -90,7 +95,7 @@ def partition_lists(name: str, text: str) -> frozenset[TopicPartition]:
     for topic, partitions in json_object(text, example).items():
         if not isinstance(partitions, list) or not all(type(number) is int and number >= 0 for number in partitions):
             raise OptionError(example)
-        found |= {TopicPartition(topic, number) for number in partitions}
+        found |= {(topic, number) for number in partitions}
     if not found:
         raise OptionError(example)
     return frozenset(found)

@@ -4,7 +4,8 @@ Ours: `columns` (only these are built), `idleWait` (how long a trigger waits at 
 `minRecordsPerTask` (partitions of a stream with fewer new ones share a task), `partitionsTogether` (partitions of the
 same number, of all topics, are one task: keys that belong together meet), and `kafkaConsumer.pollTimeoutMs` bounds how
 long a task waits for records that ought to be there.
-Names are case-insensitive. Options nobody knows are ignored, as Spark does everywhere.
+Names are case-insensitive. Options nobody knows are ignored, as Spark does everywhere, unless they look like one that
+was mistyped.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.option_values import (
     EARLIEST,
     LATEST,
     OptionError,
-    TopicPartition,
     boolean,
+    check_names,
     duration_ms,
     kafka_properties,
     partition_lists,
@@ -28,7 +30,7 @@ from barnabas.pipelines.spark.option_values import (
 )
 from barnabas.pipelines.spark.schema import COLUMNS, HEADERS
 
-__all__ = ["OptionError", "Position", "SourceOptions", "Subscription", "TopicPartition"]
+__all__ = ["OptionError", "Position", "SourceOptions", "Subscription"]
 
 REFUSED_PROPERTIES = {
     "auto.offset.reset": "startingOffsets says where a query begins, and the checkpoint where it goes on",
@@ -40,6 +42,15 @@ REFUSED_PROPERTIES = {
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 MIN_RECORDS_PER_TASK = 10_000  # read in less time than Spark needs for a task
+# With those of the JVM connector that have no meaning here.
+KNOWN = (
+    *STRATEGIES, "kafka.bootstrap.servers", "kafka.group.id", "kafka.isolation.level", "startingOffsets",
+    "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "maxRecordsPerPartition", "minRecordsPerTask", "failOnDataLoss", "includeHeaders", "columns",
+    "partitionsTogether", "idleWait", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)  # fmt: skip
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -95,6 +106,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        check_names(given, KNOWN)
         options = {name.lower(): value for name, value in given.items()}
         properties = kafka_properties(options, REFUSED_PROPERTIES)
         if properties.get("isolation.level", "read_committed") not in ISOLATION_LEVELS:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut, known_code
+from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.clients import cluster
 from barnabas.pipelines.spark.offsets import Offsets
-from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
+from barnabas.pipelines.spark.options import SourceOptions
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 log = logging.getLogger("barnabas.spark")

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.offsets import Offsets
-from barnabas.pipelines.spark.option_values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

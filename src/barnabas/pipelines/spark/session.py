@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.spark import local_files
-from barnabas.pipelines.spark.fork_server import launcher
-from barnabas.pipelines.spark.java import find_java
-from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, StartingJvm, command_for, kept_command, needs_submit
+from barnabas.pipelines.spark.startup import ending, local_files, workers_python
+from barnabas.pipelines.spark.startup.fork_server import launcher
+from barnabas.pipelines.spark.startup.java import find_java
+from barnabas.pipelines.spark.startup.jvm import (
+    CLASS_PATH,
+    JAVA_OPTIONS,
+    StartingJvm,
+    command_for,
+    kept_command,
+    needs_submit,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -58,6 +65,10 @@ START_UP_OPTIONS = (
 )
 
 
+# Set by who runs a pipeline's file: gives a session whose JVM is not started yet, until it is.
+stand_in: Callable[[], SparkSession | None] | None = None
+
+
 def session(
     app_name: str = "barnabas",
     *,
@@ -65,27 +76,61 @@ def session(
     conf: Mapping[str, object] | None = None,
     quick_start: bool = True,
 ) -> SparkSession:
-    """The session, started or the one that runs. `quick_start` makes the JVM's start-up archive once and uses it."""
+    """The session, started or the one that runs. `quick_start` uses the JVM's start-up archive, and has it made when
+    the program ends if there is none."""
+    if stand_in is not None and not conf and (waiting := stand_in()) is not None:
+        return waiting
     if _context() is not None:  # its settings are as they were meant, but for what is said here
         from pyspark.sql import SparkSession
 
         running = SparkSession.builder.config(map={name: _text(value) for name, value in (conf or {}).items()})
         return active_here(running.getOrCreate())
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
-        find_java()
-    settings = settings_for(master, conf or {}, submitted=submitted, quick_start=quick_start)
-    if submitted:
-        settings = {name: value for name, value in settings.items() if name in (conf or {}) or not _is_submitted(name)}
-    settings["spark.app.name"] = app_name
-    local = settings.get("spark.master", "").startswith("local")
-    if local:
-        # Spark looks for python3 on the PATH otherwise.
-        os.environ["PYSPARK_PYTHON"] = launcher() if quick_start else os.environ.get("PYSPARK_PYTHON", sys.executable)
-    spark = _started(settings, _start_jvm(settings) if local and quick_start and not submitted else None)
-    if local:
-        write_no_checksums(spark)
+    starting = StartingSession(app_name, master=master, conf=conf, quick_start=quick_start)
+    spark = starting.wait()
+    ending.watch(make_archive=starting.wants_archive)
     return spark
+
+
+class StartingSession:
+    """Under way: the JVM and the process that workers are forked from start beside this one."""
+
+    def __init__(
+        self,
+        app_name: str,
+        *,
+        master: str | None = None,
+        conf: Mapping[str, object] | None = None,
+        quick_start: bool = True,
+    ) -> None:
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        if not submitted:
+            find_java()
+        settings = settings_for(master, conf or {}, submitted=submitted, quick_start=quick_start)
+        if submitted:
+            settings = {
+                name: value for name, value in settings.items() if name in (conf or {}) or not _is_submitted(name)
+            }
+        settings["spark.app.name"] = app_name
+        self._settings = settings
+        self._local = settings.get("spark.master", "").startswith("local")
+        if self._local:
+            # Spark looks for python3 on the PATH otherwise.
+            chosen = workers_python.chosen_by_user() or sys.executable
+            os.environ[workers_python.EVERYWHERE] = launcher() if quick_start else chosen
+        else:
+            workers_python.choose_for_driver_only()
+        self.wants_archive = self._local and quick_start and not submitted
+        self._jvm = _start_jvm(settings) if self.wants_archive else None
+
+    def wait(self) -> SparkSession:
+        spark = _started(self._settings, self._jvm)
+        if self._local:
+            write_no_checksums(spark)
+        return spark
+
+    def abandon(self) -> None:
+        if self._jvm is not None:
+            self._jvm.process.kill()
 
 
 def _context() -> SparkContext | None:
@@ -99,7 +144,13 @@ def _context() -> SparkContext | None:
 
 def _start_jvm(settings: Mapping[str, str]) -> StartingJvm | None:
     """None if PySpark is to start it, or has already."""
-    from barnabas.pipelines.spark.archive import archive, class_path_of, command_path_of, files_jar_of, spark_home
+    from barnabas.pipelines.spark.startup.archive import (
+        archive,
+        class_path_of,
+        command_path_of,
+        files_jar_of,
+        spark_home,
+    )
 
     if "pyspark" in sys.modules:
         from pyspark import SparkContext
@@ -172,7 +223,7 @@ def _jvm_settings(given: str, quick_start: bool, archived: bool) -> dict[str, st
     """The user's options come last, so that they win; an archive is for the class path that it was made with."""
     if not quick_start:
         return {JAVA_OPTIONS: given}
-    from barnabas.pipelines.spark.archive import archive, class_path_of
+    from barnabas.pipelines.spark.startup.archive import archive, class_path_of
 
     made = archive() if archived else None
     if made is None:

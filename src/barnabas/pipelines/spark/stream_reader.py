@@ -22,10 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.client.metadata import TopicPartition, partition_name
 from barnabas.pipelines.spark.data_loss import DataLoss
 from barnabas.pipelines.spark.draining import is_draining
 from barnabas.pipelines.spark.offsets import LAG, LAG_TOTAL, UNPINNED, StreamOffset, nested
-from barnabas.pipelines.spark.options import SourceOptions, TopicPartition
+from barnabas.pipelines.spark.options import SourceOptions
 from barnabas.pipelines.spark.progress import GroupCommits, wait_for_records
 from barnabas.pipelines.spark.ranges import OffsetRange, limited
 from barnabas.pipelines.spark.tasks import RangePartition, planned_for_stream, read_task
@@ -78,7 +79,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, first = self._beginnings(done, found)
         for partition, offset in begin.items():
             if latest[partition] < offset:
-                self._loss.report(f"{partition} ends at offset {latest[partition]}, and was read up to {offset}")
+                self._loss.report(
+                    f"{partition_name(partition)} ends at offset {latest[partition]}, and was read up to {offset}"
+                )
         ends = latest if isinstance(limit, ReadAllAvailable) else self._within_limits(begin, latest)
         self._latest = latest
         self._end = StreamOffset(ends, {topic: found.ids[topic] for topic, _ in ends if topic in found.ids}, first)
@@ -103,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition in sorted(until.offsets):
             offset = begin[partition]
             from_offset = unknown[partition] if offset is None else offset
-            topic_id = until.ids.get(partition.topic, "")
+            topic_id = until.ids.get(partition[0], "")
             ranges.append(OffsetRange(partition, from_offset, until.offsets[partition], topic_id))
         return planned_for_stream(self._options, ranges)
 
@@ -131,9 +134,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = StreamOffset(dict.fromkeys(found.partitions, 0), found.ids)
         gone = [partition for partition in sorted(done.offsets) if partition not in found.partitions]
         if gone and self._target is None:
-            names = ", ".join(map(str, gone))
+            names = ", ".join(map(partition_name, gone))
             self._loss.report(f"{names} {'is' if len(gone) == 1 else 'are'} gone, as the topic was deleted")
-        again = sorted({p.topic for p in found.partitions if p in done.offsets and not now.continues(done, p)})
+        again = sorted({p[0] for p in found.partitions if p in done.offsets and not now.continues(done, p)})
         if again:
             names = ", ".join(again)
             self._loss.report(f"topic {names} was deleted and created again, so its offsets mean other records")
@@ -143,10 +146,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return known, {}
         first = self._topics.earliest(new) if done.offsets else self._topics.starting(self._starting, new)
         for partition, offset in sorted(first.items()):
-            if done.offsets and offset > 0 and partition.topic not in again:
-                self._loss.report(
-                    f"{partition} is new and begins at offset {offset}: offsets 0 to {offset - 1} are gone"
-                )
+            if done.offsets and offset > 0 and partition[0] not in again:
+                name = partition_name(partition)
+                self._loss.report(f"{name} is new and begins at offset {offset}: offsets 0 to {offset - 1} are gone")
         return known | first, first
 
     def _within_limits(

@@ -36,7 +36,7 @@ def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) ->
         by_number: dict[int, tuple[OffsetRange, ...]] = {}
         for one in ranges:
             if one.size > 0:
-                by_number[one.partition.partition] = (*by_number.get(one.partition.partition, ()), one)
+                by_number[one.partition[1]] = (*by_number.get(one.partition[1], ()), one)
         groups = [group for _, group in sorted(by_number.items())]
         return [RangePartition(each) for each in together(groups, options.min_records_per_task)]
     if options.min_partitions is not None or options.max_records_per_partition is not None:
@@ -48,9 +48,9 @@ def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) ->
 def read_task(options: SourceOptions, columns: Sequence[str], task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, RangePartition):  # Spark makes one of its own when nothing is planned
         return
-    from barnabas.pipelines.spark.fetching import FetchSettings, read_ranges
+    from barnabas.pipelines.spark.fetching import TaskSettings, read_ranges
 
-    settings = FetchSettings.of(
+    settings = TaskSettings.of(
         options.properties, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
     )
     yield from read_ranges(settings, task.value, columns)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import ClientError, Refused
+from barnabas.client.metadata import TopicPartition, partition_name
 from barnabas.pipelines.spark.clients import cluster
 from barnabas.pipelines.spark.data_loss import DataLoss
 from barnabas.pipelines.spark.option_values import EARLIEST, LATEST
-from barnabas.pipelines.spark.options import OptionError, Position, SourceOptions, TopicPartition
+from barnabas.pipelines.spark.options import OptionError, Position, SourceOptions
 from barnabas.wire.errors import ErrorCode
 
 Found = dict[TopicPartition, int]
@@ -54,10 +55,10 @@ class Topics:
         if refused and refused[0].error is not ErrorCode.LEADER_NOT_AVAILABLE:
             raise Refused(refused[0].error, f"Topic {refused[0].name} can't be read")
         topics = [topic for topic in topics if topic.partitions]
-        there = {TopicPartition(topic.name, number) for topic in topics for number in topic.partitions}
+        there = {(topic.name, number) for topic in topics for number in topic.partitions}
         ids = {topic.name: str(topic.topic_id) for topic in topics if any(topic.topic_id)}
         if subscription.kind == "assign":
-            gone = tuple(str(partition) for partition in sorted(subscription.partitions - there))
+            gone = tuple(partition_name(partition) for partition in sorted(subscription.partitions - there))
             return Partitions(frozenset(subscription.partitions & there), ids, gone)
         return Partitions(frozenset(there), ids, tuple(sorted(set(subscription.topics) - ids.keys())))
 
@@ -92,8 +93,8 @@ class Topics:
             return self._at_timestamps(position, dict.fromkeys(partitions, position.timestamp_ms), unmatched)
         numbers = position.numbers or {}
         if numbers.keys() != set(partitions):
-            absent = ", ".join(map(str, sorted(set(partitions) - numbers.keys())))
-            extra = ", ".join(map(str, sorted(numbers.keys() - set(partitions))))
+            absent = ", ".join(map(partition_name, sorted(set(partitions) - numbers.keys())))
+            extra = ", ".join(map(partition_name, sorted(numbers.keys() - set(partitions))))
             problem = " and ".join(filter(None, (absent and f"lacks {absent}", extra and f"has {extra} in excess")))
             raise OptionError(f"{position.option} has to name every partition that is read; it {problem}")
         if position.kind == "timestamps":
@@ -110,8 +111,8 @@ class Topics:
         loss = DataLoss(self._options.fail_on_data_loss)
         for partition, offset in found.items():
             if not earliest[partition] <= offset <= latest[partition]:
-                has = f"{partition} has offsets {earliest[partition]} to {latest[partition]}"
-                loss.report(f"{position.option} names offset {offset} of {partition}, but {has}")
+                has = f"{partition_name(partition)} has offsets {earliest[partition]} to {latest[partition]}"
+                loss.report(f"{position.option} names offset {offset} of {partition_name(partition)}, but {has}")
                 found[partition] = min(max(offset, earliest[partition]), latest[partition])
         return found
 
@@ -127,7 +128,7 @@ class Topics:
         if late and unmatched == "error":
             partition = min(late)
             raise OptionError(
-                f"{position.option}: {partition} has no record at or after {timestamps[partition]}; "
+                f"{position.option}: {partition_name(partition)} has no record at or after {timestamps[partition]}; "
                 "set startingOffsetsByTimestampStrategy to latest to begin at its end"
             )
         return found | (self.latest(late) if late else {})

@@ -6,8 +6,10 @@ import inspect
 import re
 from typing import Any
 
+from barnabas.pipelines.streams.context import WithContext
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Aggregate, Computed, Expression
+from barnabas.pipelines.streams.graph import BATCH, CHANGES
 from barnabas.pipelines.streams.operators.operator import OfValue
 from barnabas.pipelines.streams.serdes import Serde
 
@@ -17,7 +19,13 @@ RECORD = ("key", "value")
 
 
 def function(operator: str, given: Any, *arguments: str) -> Any:
-    """A function that can be called with so many arguments."""
+    """A function that can be called with so many arguments, or where it is one of key and value of the context too."""
+    if isinstance(given, WithContext):
+        if arguments != RECORD:
+            raise TopologyError(
+                f"{operator}() needs {described(arguments)}: with_context() is for functions of streams"
+            )
+        return with_context(operator, given)
     if isinstance(given, Expression) or not callable(given):
         raise TopologyError(f"{operator}() needs {described(arguments)}, not {given!r}")
     if not takes(given, len(arguments)):
@@ -47,6 +55,8 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
         return Computed(given)
     if not callable(given):
         raise TopologyError(f"{operator}() needs a function of the value, or of key and value, not {given!r}")
+    if isinstance(given, WithContext):
+        return with_context(operator, given)
     if must_have_two(given):
         return given
     if not takes(given, 1):
@@ -54,6 +64,21 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
             f"{operator}() needs a function of the value, or of key and value, not {signature_of(given)}"
         )
     return OfValue(given)
+
+
+def with_context(operator: str, given: WithContext) -> WithContext:
+    if not takes(given.function, 3):
+        raise TopologyError(
+            f"{operator}(with_context()) needs a function of key, value and context, not {signature_of(given.function)}"
+        )
+    return given
+
+
+def without_context(operator: str, given: Any) -> Any:
+    """Of a table: its rows are asked about again when they are gone, without the record."""
+    if isinstance(given, WithContext):
+        raise TopologyError(f"{operator}() of a table has no context: with_context() is for functions of streams")
+    return given
 
 
 def described(arguments: tuple[str, ...]) -> str:
@@ -112,14 +137,15 @@ def of_this_topology(operator: str, mine: Any, other: Any) -> None:
         raise TopologyError(f"{operator}() takes what belongs to the same topology")
 
 
-def serde(operator: str, given: Any, which: str) -> Any:
+def serde(operator: str, given: Any, which: str, topic: str | None = None) -> Any:
+    """For the topic that is read or written, if there is one."""
     if not isinstance(given, Serde):
         raise TopologyError(f"{operator}() needs a serde for {which}=, as STRING or JSON, not {given!r}")
-    return given
+    return given if given.on is None or topic is None else given.on(topic, which == "key")
 
 
-def optional_serde(operator: str, given: Any, which: str) -> Any:
-    return None if given is None else serde(operator, given, which)
+def optional_serde(operator: str, given: Any, which: str, topic: str | None = None) -> Any:
+    return None if given is None else serde(operator, given, which, topic)
 
 
 def topic(operator: str, given: Any) -> str:
@@ -138,6 +164,12 @@ def store_name(operator: str, given: Any) -> str | None:
     if reason := unfit(given):
         raise TopologyError(f"{operator}() can't have a store named {given!r}: {reason}")
     return given
+
+
+def emit(operator: str, given: Any) -> str | None:
+    if given not in (None, BATCH, CHANGES):
+        raise TopologyError(f"{operator}() takes emit='{BATCH}' or emit='{CHANGES}', not {given!r}")
+    return None if given is None else str(given)
 
 
 def unfit(name: str) -> str | None:

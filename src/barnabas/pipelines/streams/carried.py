@@ -36,7 +36,9 @@ def send_by_value(plan: Plan) -> None:
             try:
                 cloudpickle.dumps(part)  # type: ignore[no-untyped-call]
             except Exception as error:
-                raise TopologyError(f"{part.name} can't be sent to Spark's workers: {error}") from error
+                raise TopologyError(
+                    f"{part.name} can't be sent to Spark's workers: {error}", plan.where.get(part.name)
+                ) from error
 
 
 def is_found(name: str) -> bool:

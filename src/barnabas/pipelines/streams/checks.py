@@ -10,6 +10,7 @@ from barnabas.pipelines.streams.errors import CheckpointError, TopologyError
 from barnabas.pipelines.streams.graph import Graph, Node
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
+STOP, DEAD_LETTER, SKIP = "stop", "dead_letter", "skip"  # what becomes of a record on which an operator fails
 OLDER_NAMES = ("exactly_once", "exactly_once_beta")
 
 
@@ -22,12 +23,31 @@ def guarantee(given: str) -> str:
     return given
 
 
+def error_policy(given: str | None, dead_letter: str | None) -> str:
+    if given is None:
+        return STOP if dead_letter is None else DEAD_LETTER
+    if given not in (STOP, DEAD_LETTER, SKIP):
+        raise TopologyError(f"on_error is '{STOP}', '{DEAD_LETTER}' or '{SKIP}', not {given!r}")
+    if (given == DEAD_LETTER) != (dead_letter is not None):
+        said = "needs dead_letter=, the name of a topic" if given == DEAD_LETTER else "takes no dead_letter="
+        raise TopologyError(f"on_error='{given}' {said}")
+    return given
+
+
+def cache_bytes(given: int) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise TopologyError(f"state_cache_bytes is a number of bytes, not {given!r}")
+    return given
+
+
 def check_ends(graph: Graph, name: str) -> None:
     if not graph.sources():
         raise TopologyError(f"topology {name} reads nothing: begin with stream() or table()")
     if not any(node.is_end for node in graph.nodes) and not graph.named_stores:
-        last = graph.nodes[-1].name
-        raise TopologyError(f"topology {name} has no sink: {last} leads nowhere, end it with to(), foreach() or store=")
+        last = graph.nodes[-1]
+        raise TopologyError(
+            f"topology {name} has no sink: {last.name} leads nowhere, end it with to(), foreach() or store=", last.where
+        )
 
 
 def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
@@ -40,7 +60,8 @@ def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
         if len(set(counts.values())) > 1:
             told = " and ".join(f"{topic} has {count}" for topic, count in counts.items())
             raise TopologyError(
-                f"{node.name} needs topics of the same number of partitions, and {told}: repartition() one of them"
+                f"{node.name} needs topics of the same number of partitions, and {told}: repartition() one of them",
+                node.where,
             )
 
 

@@ -32,6 +32,7 @@ def compiled(
     run: str = "",
     sink: TopicSink | None = None,
     tasks: int = 0,
+    wall_clock_ms: int | None = None,
 ) -> DataFrame:
     """What the last stage gives, of what the first gave. `tasks` is how many there are behind a shuffle: if it is 0,
     as many as Spark would take, for a task runs any number of partitions."""
@@ -39,19 +40,24 @@ def compiled(
 
     tasks = tasks or min(plan.partitions, tasks_of(frame.sparkSession))
     for stage in plan.stages[1:]:
-        function, schema = _stage(plan, stage, batch, run, sink)
+        function, schema = _stage(plan, stage, batch, run, sink, wall_clock_ms)
         parcels = frame.where(f.col("parcel").isNotNull())
         frame = parcels.repartitionById(tasks, f.col("part") % tasks).mapInArrow(_called(function), schema)
     return frame
 
 
 def _stage(
-    plan: Plan, stage: StagePlan, batch: int | None, run: str, sink: TopicSink | None = None
+    plan: Plan,
+    stage: StagePlan,
+    batch: int | None,
+    run: str,
+    sink: TopicSink | None = None,
+    wall_clock_ms: int | None = None,
 ) -> tuple[StageFunction, str]:
     from barnabas.pipelines.streams.stage import PARCELS, SEEN, StageFunction, output_schema
 
     schema = PARCELS if not stage.last else output_schema(plan) if sink is None else SEEN
-    return StageFunction(plan, stage.number, batch, run, sink), schema
+    return StageFunction(plan, stage.number, batch, run, sink, wall_clock_ms), schema
 
 
 def tasks_of(spark: SparkSession) -> int:
@@ -66,17 +72,20 @@ def _called(function: Any) -> Any:
     return stage
 
 
-def run_batch(spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
+def run_batch(
+    spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str, wall_clock_ms: int
+) -> pa.Table:
     """One batch of given records, without a query: (topic, partition, offset, timestamp in ms, key, value, headers)."""
     frame = spark.createDataFrame(record_table(rows))
     tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
     frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
     send_by_value(plan)
-    function, schema = _stage(plan, plan.stages[0], batch, run)
-    return compiled(frame.mapInArrow(_called(function), schema), plan, batch=batch, run=run, tasks=tasks).toArrow()
+    function, schema = _stage(plan, plan.stages[0], batch, run, wall_clock_ms=wall_clock_ms)
+    first = frame.mapInArrow(_called(function), schema)
+    return compiled(first, plan, batch=batch, run=run, tasks=tasks, wall_clock_ms=wall_clock_ms).toArrow()
 
 
-def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str) -> pa.Table:
+def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str, wall_clock_ms: int) -> pa.Table:
     """The same without Spark, in this process."""
     import pyarrow as pa
 
@@ -84,7 +93,7 @@ def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str
 
     batches = record_table(rows).to_batches(max_chunksize=ROWS_HERE)
     for stage in plan.stages:
-        batches = list(StageFunction(plan, stage.number, batch, run)(batches))
+        batches = list(StageFunction(plan, stage.number, batch, run, wall_clock_ms=wall_clock_ms)(batches))
     return pa.Table.from_batches(batches, schema=sink_schema(plan))
 
 

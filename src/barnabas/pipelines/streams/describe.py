@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
 
 if TYPE_CHECKING:
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 
 def described(topology: Topology) -> str:
     graph = topology.graph
-    lines = [f"Topology: {topology.name}, {topology.processing_guarantee}"]
+    lines = ["Topologies:"]
     for number, nodes in enumerate(sub_topologies(graph)):
-        lines.append(f"  Sub-topology: {number}")
+        lines.append(f"   Sub-topology: {number}")
         for node in nodes:
             lines += lines_of(graph, node)
     for table in graph.global_tables:
-        lines.append(f"  Global table: {table.store_name} (topic: {table.topic})")
+        lines.append(f"   Global table: {table.store_name} (topic: {table.topic})")
     return "\n".join(lines) + "\n"
 
 
@@ -32,7 +33,9 @@ def lines_of(graph: Graph, node: Node) -> list[str]:
         return [f"    Source: {node.name} (topics: [{topics}])", f"      --> {after}"]
     if isinstance(operator, Sink):
         return [f"    Sink: {node.name} (topic: {operator.topic})", f"      <-- {before}"]
-    stores = ", ".join(operator.stores)
+    given = operator.given_stores if isinstance(operator, Process) else operator.stores
+    beside = {one for one in given for other in given if one.startswith(f"{other}-")}  # its times
+    stores = ", ".join(one for one in given if one not in beside)
     detail = f", {operator.detail()}" if operator.detail() else ""
     kind = "Repartition" if isinstance(operator, Repartition) else "Processor"
     return [f"    {kind}: {node.name} (stores: [{stores}]{detail})", f"      --> {after}", f"      <-- {before}"]

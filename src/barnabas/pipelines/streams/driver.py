@@ -2,7 +2,7 @@
 
     with TopologyTestDriver(topology, spark) as driver:
         driver.pipe_input("lines", "a", "hello hello", timestamp_ms=0)
-        assert driver.read_output("counts", key=STRING) == [("hello", "2")]
+        assert driver.read_output("counts") == [("hello", 2)]
 
 What is piped in waits until something is read; all of it is one batch then, cut into stages and run by Spark's workers
 as in a query, with state in files. Without a session the same stages run over the same Arrow batches in this process,
@@ -11,6 +11,7 @@ within milliseconds. `restart()` forgets everything but the files.
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from barnabas.pipelines.streams import arguments
-from barnabas.pipelines.streams.checks import check_co_partitioning, check_ends
+from barnabas.pipelines.streams.checks import SKIP, check_co_partitioning, check_ends
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.serdes import AUTO, Serde
+from barnabas.pipelines.streams.serdes import AUTO, Serde, SerdeError, read_json
 from barnabas.pipelines.streams.topology import Topology
+from barnabas.pipelines.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,10 +42,15 @@ class Output(NamedTuple):
 
 
 class TopologyTestDriver:
-    """`partitions` is of all topics, or by topic."""
+    """`partitions` is of all topics, or by topic; `wall_clock_ms` is what punctuators by wall clock go by at first."""
 
     def __init__(
-        self, topology: Topology, spark: SparkSession | None = None, *, partitions: int | Mapping[str, int] = 1
+        self,
+        topology: Topology,
+        spark: SparkSession | None = None,
+        *,
+        partitions: int | Mapping[str, int] = 1,
+        wall_clock_ms: int = 0,
     ) -> None:
         self._topology, self._spark = arguments.one_of("TopologyTestDriver", topology, Topology, "a topology"), spark
         check_ends(topology.graph, topology.name)
@@ -62,6 +69,7 @@ class TopologyTestDriver:
         self._offsets: dict[tuple[str, int], int] = {}
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._batch = 0
+        self._wall_clock_ms = wall_clock_ms
         self._run = uuid.uuid4().hex
 
     def pipe_input(
@@ -104,31 +112,39 @@ class TopologyTestDriver:
     def read_output(
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> list[Output]:
-        """What was written since the last time, read as it was written unless serdes are given."""
+        """What was written since the last time, read by the serdes given here, or by those of `to`. What functions made
+        and `to` wrote without a serde is read as `stream` reads: keys are text, values JSON; or text, if they are none.
+        """
         return [Output(one, other) for one, other, _ in self.read_timed_output(topic, key=key, value=value)]
 
     def read_timed_output(
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> list[tuple[Any, Any, int]]:
         """The same with the times of the records, in milliseconds."""
-        found = self._flushed().pop(topic, [])
-        written = {sink.topic: node for node, sink in self._topology.graph.sinks()}
-        node = written.get(topic)
-        readers = [
-            given or serde or AUTO
-            for given, serde in ((key, node and node.key_serde), (value, node and node.value_serde))
-        ]
+        rows = self._written_to(topic)
+        node = next((node for node, sink in self._topology.graph.sinks() if sink.topic == topic), None)
+        keys = key or (AUTO if node is None else node.key_serde)
+        values = value or (AUTO if node is None else node.value_serde)
+        values = JSON_OR_TEXT if values is AUTO and value is None else values
         return [
-            (readers[0].from_bytes(row["key"]), readers[1].from_bytes(row["value"]), milliseconds_of(row["timestamp"]))
-            for row in found
+            (keys.from_bytes(row["key"]), values.from_bytes(row["value"]), milliseconds_of(row["timestamp"]))
+            for row in rows
         ]
 
     def read_records(self, topic: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
         """Key, value and headers in bytes."""
         return [
             (row["key"], row["value"], {header["key"]: header["value"] for header in row.get("headers") or ()})
-            for row in self._flushed().pop(topic, [])
+            for row in self._written_to(topic)
         ]
+
+    def _written_to(self, topic: str) -> list[dict[str, Any]]:
+        known = [*dict.fromkeys(sink.topic for _, sink in self._topology.graph.sinks())]
+        known += [self._topology.dead_letter] if self._topology.dead_letter is not None else []
+        if topic not in known:
+            told = ", ".join(known) or "it writes to none"
+            raise TopologyError(f"topology {self._topology.name} does not write to topic {topic}: {told}")
+        return self._flushed().pop(topic, [])
 
     def store(self, name: str) -> StateStore:
         from barnabas.pipelines.streams.queries import store_of
@@ -146,6 +162,11 @@ class TopologyTestDriver:
         self._batch -= 1
         self._run = uuid.uuid4().hex
 
+    def advance_wall_clock(self, duration: Duration) -> None:
+        """For punctuators by wall clock, which run at the end of the next batch."""
+        self._flushed()
+        self._wall_clock_ms += milliseconds(duration, "the time to advance by")
+
     def close(self) -> None:
         self._directory.cleanup()
 
@@ -162,7 +183,8 @@ class TopologyTestDriver:
         for table in self._topology.graph.global_tables:
             if table.topic == topic:
                 return table.key_serde, table.value_serde
-        raise TopologyError(f"topology {self._topology.name} does not read topic {topic}")
+        known = ", ".join(sorted(self._partitions))
+        raise TopologyError(f"topology {self._topology.name} does not read topic {topic}: {known}")
 
     def _partition_of(self, topic: str, key: bytes | None) -> int:
         from barnabas.client.partitioning import murmur2
@@ -184,7 +206,7 @@ class TopologyTestDriver:
         raise TopologyError(f"topology {self._topology.name} writes to what it reads, and came to no end")
 
     def _process(self, rows: list[tuple[Any, ...]]) -> None:
-        found = self._ran(self._plan(), rows)
+        found = self._ran(self._plan, rows)
         self._batch += 1
         for row in found.to_pylist():
             topic, key = row["topic"], row["key"]
@@ -199,16 +221,28 @@ class TopologyTestDriver:
         from barnabas.pipelines.streams.compiled import run_batch, run_batch_here
 
         if self._spark is None:
-            return run_batch_here(plan, rows, self._batch, self._run)
-        return run_batch(self._spark, plan, rows, self._batch, self._run)
+            return run_batch_here(plan, rows, self._batch, self._run, self._wall_clock_ms)
+        return run_batch(self._spark, plan, rows, self._batch, self._run, self._wall_clock_ms)
 
+    @functools.cached_property
     def _plan(self) -> Any:
         from barnabas.pipelines.streams.plan import planned
 
         state = str(Path(self._directory.name) / "barnabas" / "state")
         graph = self._topology.graph
-        dead = self._topology.dead_letter
-        return planned(graph, self._partitions, {}, state=state, dead_letter=dead)
+        dead, skips = self._topology.dead_letter, self._topology.on_error == SKIP
+        settings = {"skips": skips, "state_cache_bytes": self._topology.state_cache_bytes}
+        return planned(graph, self._partitions, {}, state=state, dead_letter=dead, **settings)
+
+
+def json_or_text(data: bytes) -> Any:
+    try:
+        return read_json(data)
+    except SerdeError:
+        return AUTO.decode(data)
+
+
+JSON_OR_TEXT: Serde[Any] = Serde("json or text", AUTO.encode, json_or_text)
 
 
 def milliseconds_of(time: datetime | None) -> int:

@@ -1,15 +1,21 @@
 """What can be wrong with a topology, and with a record in it.
 
 StreamsError
-├ TopologyError     of the one who wrote it: told before anything runs
+├ TopologyError     of the one who wrote it: told before anything runs, with the file and line of the mistake
 ├ TopicMissing      a topic is not there; it may come to be, so a pipeline tries again
 ├ CheckpointError   the checkpoint belongs to another topology, or to other topics
+├ StateDamaged      a file of the state is not there or not whole, and no older version can stand in
 └ RecordError       an operator can't go on with a record: it names operator, topic, partition and offset
 """
 
 from __future__ import annotations
 
+import os
+import sys
+
 from barnabas.client.errors import ClientError
+
+OURS = ("barnabas.pipelines.streams", "barnabas.streams")
 
 
 class StreamsError(Exception):
@@ -17,7 +23,11 @@ class StreamsError(Exception):
 
 
 class TopologyError(StreamsError):
-    pass
+    """`where` is the place of the operator that it is about, or else of the call that raises it."""
+
+    def __init__(self, sentence: str, where: str | None = None) -> None:
+        place = where or user_place()
+        super().__init__(f"{place}: {sentence}" if place else sentence)
 
 
 class TopicMissing(StreamsError, ClientError):
@@ -28,5 +38,21 @@ class CheckpointError(StreamsError):
     pass
 
 
+class StateDamaged(StreamsError):
+    pass
+
+
 class RecordError(StreamsError):
     pass
+
+
+def user_place() -> str:
+    """File and line of the code that called this package; empty where nobody did."""
+    frame = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(OURS):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    here = os.path.relpath(path)
+    return f"{path if here.startswith(os.pardir) else here}:{frame.f_lineno}"

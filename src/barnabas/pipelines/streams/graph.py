@@ -6,15 +6,19 @@ needs that and does not find it gets a repartition in front. Stages are what lie
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.errors import TopologyError, user_place
 from barnabas.pipelines.streams.operators.operator import Operator
+from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import Peek, Repartition, Sink, Source
 from barnabas.pipelines.streams.serdes import Serde
 from barnabas.pipelines.streams.windows import Windows
+
+BATCH, CHANGES = "batch", "changes"  # a key once a batch, or a row for every record that changes it
 
 
 @dataclass(eq=False)
@@ -28,12 +32,14 @@ class Node:
     table: bool = False
     windows: Windows | None = None
     store_name: str | None = None  # of a table that can be looked up
+    emit: str | None = None  # of an aggregate, where it is not the topology's
+    where: str = field(default_factory=user_place)  # file and line that made it
 
     @property
     def name(self) -> str:
         return f"{self.operator.kind}-{self.number}"
 
-    @property
+    @functools.cached_property
     def stage(self) -> int:
         if isinstance(self.operator, Repartition):
             return self.inputs[0].stage + 1
@@ -41,7 +47,8 @@ class Node:
 
     @property
     def is_end(self) -> bool:
-        return isinstance(self.operator, Sink) or (isinstance(self.operator, Peek) and self.operator.ends)
+        ends = isinstance(self.operator, Peek) and self.operator.ends
+        return ends or isinstance(self.operator, (Sink, Process))
 
 
 @dataclass(eq=False)
@@ -68,6 +75,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     global_tables: list[GlobalNode] = field(default_factory=list)
     named_stores: list[NamedStore] = field(default_factory=list)
+    emit: str = BATCH  # what aggregates show: BATCH or CHANGES
 
     def add(self, operator: Operator, *inputs: Node, **facts: Any) -> Node:
         for name in operator.stores:

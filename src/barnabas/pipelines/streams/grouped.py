@@ -41,9 +41,10 @@ class _Grouped(Generic[K, V]):
         self._nodes = nodes
         self._windows = windows
 
-    def _aggregated(self, called: str, foldings: list[Folding], store: str | None) -> Table[Any, Any]:
+    def _aggregated(self, called: str, foldings: list[Folding], store: str | None, emit: str | None) -> Table[Any, Any]:
         graph, windows = self._graph, self._windows
         arguments.store_name(called, store)
+        arguments.emit(called, emit)
         name = store or f"{foldings[0].kind}-store-{len(graph.nodes)}"
         key_serde = self._nodes[0].key_serde
         retention_ms = 0 if store is None else DAY_MS
@@ -59,9 +60,8 @@ class _Grouped(Generic[K, V]):
         else:
             operator, shape = AggregateByWindow(name, foldings, windows, retention_ms), "windows"
             key_serde = time_windowed(key_serde, windows.size_ms)
-        node = graph.add(
-            operator, *self._nodes, key_serde=key_serde, value_serde=AUTO, keyed=True, table=True, windows=windows
-        )
+        facts = {"keyed": True, "table": True, "windows": windows, "emit": emit}
+        node = graph.add(operator, *self._nodes, key_serde=key_serde, value_serde=AUTO, **facts)
         if windows is None:
             node.store_name = name if type(foldings[0]) is not Summary else None
         if store is not None:
@@ -70,12 +70,17 @@ class _Grouped(Generic[K, V]):
 
 
 class _Foldable(_Grouped[K, V]):
-    def count(self, *, store: str | None = None) -> Table[Any, int]:
-        return self._aggregated("count", [Count()], store)
+    """`emit` says what is shown: "batch" a key once a batch, "changes" a row for every record. Without it the topology
+    says so."""
 
-    def reduce(self, reducer: Callable[[V, V], V], *, store: str | None = None) -> Table[Any, V]:
+    def count(self, *, store: str | None = None, emit: str | None = None) -> Table[Any, int]:
+        return self._aggregated("count", [Count()], store, emit)
+
+    def reduce(
+        self, reducer: Callable[[V, V], V], *, store: str | None = None, emit: str | None = None
+    ) -> Table[Any, V]:
         """The reducer takes what there is and the new value."""
-        return self._aggregated("reduce", [Reduce(arguments.function("reduce", reducer, "old", "new"))], store)
+        return self._aggregated("reduce", [Reduce(arguments.function("reduce", reducer, "old", "new"))], store, emit)
 
     def aggregate(
         self,
@@ -84,6 +89,7 @@ class _Foldable(_Grouped[K, V]):
         *,
         merger: Callable[[K, Any, Any], Any] | None = None,
         store: str | None = None,
+        emit: str | None = None,
         **columns: Aggregate,
     ) -> Table[Any, Any]:
         """By functions: the initial aggregate, the aggregate with a value, and for sessions two aggregates in one.
@@ -91,13 +97,14 @@ class _Foldable(_Grouped[K, V]):
         if columns:
             if initializer is not None or aggregator is not None:
                 raise TopologyError("aggregate() takes functions or columns, not both")
-            return self._aggregated("aggregate", [Summary(arguments.aggregate_columns("aggregate", columns))], store)
+            summary = Summary(arguments.aggregate_columns("aggregate", columns))
+            return self._aggregated("aggregate", [summary], store, emit)
         if initializer is None or aggregator is None:
             raise TopologyError("aggregate() needs an initializer and an aggregator, or columns")
         check_merger(self._windows, merger)
         arguments.function("aggregate", initializer)
         arguments.function("aggregate", aggregator, "key", "value", "aggregate")
-        return self._aggregated("aggregate", [Fold(initializer, aggregator, merger)], store)
+        return self._aggregated("aggregate", [Fold(initializer, aggregator, merger)], store, emit)
 
 
 class GroupedStream(_Foldable[K, V]):
@@ -136,12 +143,13 @@ class CogroupedStream(Generic[K, A]):
         *,
         merger: Callable[[K, A, A], A] | None = None,
         store: str | None = None,
+        emit: str | None = None,
     ) -> Table[Any, A]:
         check_merger(self._windows, merger)
         arguments.function("aggregate", initializer)
         foldings: list[Folding] = [Fold(initializer, aggregator, merger) for _, aggregator in self._parts]
         grouped: _Grouped[K, Any] = _Grouped(self._graph, [node for node, _ in self._parts], self._windows)
-        return grouped._aggregated("aggregate", foldings, store)
+        return grouped._aggregated("aggregate", foldings, store, emit)
 
 
 class GroupedTable(Generic[K, V]):
@@ -150,13 +158,17 @@ class GroupedTable(Generic[K, V]):
     def __init__(self, graph: Graph, node: Node) -> None:
         self._graph, self._node = graph, node
 
-    def count(self, *, store: str | None = None) -> Table[K, int]:
-        return self.aggregate(
-            lambda: 0, lambda key, value, count: count + 1, lambda key, value, count: count - 1, store=store
-        )
+    def count(self, *, store: str | None = None, emit: str | None = None) -> Table[K, int]:
+        adder, subtractor = (lambda key, value, count: count + 1), (lambda key, value, count: count - 1)
+        return self._aggregated(lambda: 0, adder, subtractor, store, emit, any_order=True)
 
     def reduce(
-        self, adder: Callable[[V, V], V], subtractor: Callable[[V, V], V], *, store: str | None = None
+        self,
+        adder: Callable[[V, V], V],
+        subtractor: Callable[[V, V], V],
+        *,
+        store: str | None = None,
+        emit: str | None = None,
     ) -> Table[K, V]:
         arguments.function("reduce", adder, "old", "new")
         arguments.function("reduce", subtractor, "old", "gone")
@@ -167,7 +179,7 @@ class GroupedTable(Generic[K, V]):
         def subtract(key: K, value: V, aggregate: V | None) -> V | None:
             return None if aggregate is None else subtractor(aggregate, value)
 
-        return self.aggregate(lambda: None, add, subtract, store=store)
+        return self.aggregate(lambda: None, add, subtract, store=store, emit=emit)
 
     def aggregate(
         self,
@@ -176,14 +188,29 @@ class GroupedTable(Generic[K, V]):
         subtractor: Callable[[K, V, Any], Any],
         *,
         store: str | None = None,
+        emit: str | None = None,
     ) -> Table[K, Any]:
         arguments.store_name("aggregate", store)
         arguments.function("aggregate", initializer)
         for one in (adder, subtractor):
             arguments.function("aggregate", one, "key", "value", "aggregate")
+        return self._aggregated(initializer, adder, subtractor, store, emit)
+
+    def _aggregated(
+        self,
+        initializer: Any,
+        adder: Any,
+        subtractor: Any,
+        store: str | None,
+        emit: str | None,
+        *,
+        any_order: bool = False,
+    ) -> Table[K, Any]:
+        arguments.store_name("aggregate", store)
+        arguments.emit("aggregate", emit)
         name = store or f"aggregate-store-{len(self._graph.nodes)}"
-        operator = AggregateTable(name, initializer, adder, subtractor)
-        node = self._graph.add(operator, self._node, value_serde=AUTO, table=True, store_name=name)
+        operator = AggregateTable(name, initializer, adder, subtractor, any_order)
+        node = self._graph.add(operator, self._node, value_serde=AUTO, table=True, store_name=name, emit=emit)
         if store is not None:
             self._graph.named_stores.append(NamedStore(store, node, "keys"))
         return Table(self._graph, node)

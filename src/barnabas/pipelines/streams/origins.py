@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from barnabas.pipelines.streams.rows import Numbers
+from barnabas.pipelines.streams.order import ROOM, Numbers, dense, records_of, turns_of
 
 
 class Place(NamedTuple):
@@ -25,25 +25,30 @@ class Place(NamedTuple):
 
 
 class Origins:
-    """`reached` is the greatest time of the record's partition so far; records stand in the order of processing."""
+    """`reached` is the greatest time of the record's partition so far; records stand in the order of processing. `room`
+    is what ranks of rows that come in leave for turns."""
 
-    def __init__(self, reached: Numbers, topics: Numbers, partitions: Numbers, offsets: Numbers) -> None:
+    def __init__(
+        self, reached: Numbers, topics: Numbers, partitions: Numbers, offsets: Numbers, room: int = ROOM
+    ) -> None:
+        self.room = room
         self.reached, self.topics, self.partitions, self.offsets = reached, topics, partitions, offsets
+        self.room = ROOM
         self.keys: pa.Array | None = None  # of records as they came from topics
         self.values: pa.Array | None = None
         self.headers: pa.Array | None = None  # of records; None if none has any
 
     def headers_at(self, ranks: Numbers) -> pa.Array | None:
-        return None if self.headers is None else self.headers.take(pa.array(ranks))
+        return None if self.headers is None else self.headers.take(pa.array(records_of(ranks)))
 
-    def place(self, rank: int, names: Sequence[str]) -> Place:
-        return Place(names[int(self.topics[rank])], int(self.partitions[rank]), int(self.offsets[rank]))
-
-    def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        return self.reached, self.topics, self.partitions, self.offsets
+    def place(self, record: int, names: Sequence[str]) -> Place:
+        return Place(names[int(self.topics[record])], int(self.partitions[record]), int(self.offsets[record]))
 
     def at(self, ranks: Numbers) -> tuple[Numbers, ...]:
-        return tuple(column[ranks] for column in self.columns())
+        """What other stages sort rows by."""
+        records = records_of(ranks)
+        columns = (self.reached, self.topics, self.partitions, self.offsets)
+        return (*(column[records] for column in columns), turns_of(ranks))
 
 
 def reached_by(times: Numbers, topics: Numbers) -> Numbers:
@@ -58,17 +63,17 @@ def reached_by(times: Numbers, topics: Numbers) -> Numbers:
 def ranked(parts: Sequence[tuple[Numbers, ...]]) -> tuple[Origins, list[Numbers]]:
     """Origins of rows that come from several places, and for each place the ranks of its rows."""
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    reached, topics, partitions, offsets = columns
-    order = np.lexsort((offsets, partitions, topics, reached))
+    reached, topics, partitions, offsets, turns = columns
+    order = np.lexsort((turns, offsets, partitions, topics, reached))
     ordered = [column[order] for column in columns]
     new = np.ones(len(order), bool)
     if len(order) > 1:
         same: Any = ordered[1][1:] == ordered[1][:-1]
-        for column in ordered[2:]:
+        for column in ordered[2:4]:
             same = same & (column[1:] == column[:-1])
         new[1:] = ~same
     ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.cumsum(new) - 1
-    origins = Origins(*(column[new] for column in ordered))
+    origins = Origins(ordered[0][new], ordered[1][new], ordered[2][new], ordered[3][new])
+    ranks[order], origins.room = dense(np.cumsum(new) - 1, ordered[4])
     ends = np.cumsum([len(part[0]) for part in parts])
     return origins, [ranks[end - len(part[0]) : end] for part, end in zip(parts, ends.tolist(), strict=True)]

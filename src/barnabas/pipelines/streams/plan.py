@@ -8,15 +8,23 @@ of the node they come from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.graph import CHANGES, Graph, Node
 from barnabas.pipelines.streams.operators.folding import Count
 from barnabas.pipelines.streams.operators.operator import Operator
-from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
+from barnabas.pipelines.streams.operators.process import Process
+from barnabas.pipelines.streams.operators.stateless import Branch, Repartition, Sink, Source
+from barnabas.pipelines.streams.operators.suppress import Suppress
+from barnabas.pipelines.streams.operators.tables import TableSource
+from barnabas.pipelines.streams.operators.windowed import AggregateByWindow
+from barnabas.pipelines.streams.order import forks
 from barnabas.pipelines.streams.serdes import Serde
 from barnabas.pipelines.streams.slots import slotted
+from barnabas.pipelines.streams.state.versions import CACHE_BYTES
+
+ALL_TOPICS = -1  # the node that sources are behind
 
 
 @dataclass
@@ -34,12 +42,14 @@ class Step:
     name: str
     operator: Operator
     inputs: list[int]
+    spreads: bool = False  # gives each of its rows a turn of its own
 
 
 @dataclass
 class Send:
-    """Rows of `origin`, which arrive as `port` in a later stage."""
+    """Rows of `origin`, which arrive as `port` in a later stage, for the node `number` there."""
 
+    number: int
     origin: int
     port: int
     stage: int
@@ -77,15 +87,22 @@ class StagePlan:
     sends: list[Send] = field(default_factory=list)
     sinks: list[SinkStep] = field(default_factory=list)
     global_tables: list[GlobalStep] = field(default_factory=list)
+    forks: dict[int, tuple[int, ...]] = field(default_factory=dict)  # whose rows meet again, and who is behind
+    merges_topics: bool = False  # records of several topics come to one place
 
     @property
     def stateful(self) -> bool:
         return any(step.operator.stores for step in self.steps)
 
     @property
+    def tells_wall_clock(self) -> bool:
+        return any(isinstance(step.operator, Process) for step in self.steps)
+
+    @property
     def whole_batches(self) -> bool:
         """Whether a batch of a partition has to be together before it is processed."""
-        return self.number > 0 or self.stateful or bool(self.sends) or bool(self.global_tables)
+        needed = self.stateful or self.merges_topics or self.sends or self.global_tables
+        return self.number > 0 or bool(needed)
 
 
 @dataclass
@@ -98,7 +115,10 @@ class Plan:
     partitions: int
     state: str | None
     dead_letter: str | None
+    state_cache_bytes: int  # of memory for state in a worker
+    skips: bool  # records on which an operator fails are logged and left out
     places_windows: bool
+    where: Mapping[str, str] = field(default_factory=dict)  # file and line that made an operator, by its name
 
     @property
     def stateful(self) -> bool:
@@ -112,8 +132,11 @@ def planned(
     *,
     state: str | None,
     dead_letter: str | None,
+    skips: bool = False,
+    state_cache_bytes: int = CACHE_BYTES,
 ) -> Plan:
     count = graph.stages
+    told = changes_seen(graph)
     stages = [StagePlan(number, number == count - 1) for number in range(count)]
     for node in graph.nodes:
         stage = stages[node.stage]
@@ -129,8 +152,13 @@ def planned(
                 SinkStep(node.number, node.name, operator.topic, node.key_serde, node.value_serde, placed, above.number)
             )
         elif not isinstance(operator, Repartition):
+            if node.number in told and hasattr(operator, "every_change"):
+                operator = replace(operator, every_change=True)  # type: ignore[type-var]
             stage.steps.append(Step(node.number, node.name, operator, [one.number for one in node.inputs]))
         _send_inputs(graph, stages, node)
+    for stage in stages:
+        _order(stage)
+        _tell_sources(stage)
     for table in graph.global_tables:
         stages[0].global_tables.append(
             GlobalStep(table.topic, table.store_name, table.key_serde, table.value_serde, topic_partitions[table.topic])
@@ -143,7 +171,10 @@ def planned(
         max((topic_partitions[topic] for topic in graph.topics()), default=1),
         state,
         dead_letter,
+        state_cache_bytes,
+        skips,
         any(sink.partitions is not None for stage in stages for sink in stage.sinks),
+        {node.name: node.where for node in graph.nodes},
     )
 
 
@@ -157,7 +188,70 @@ def _send_inputs(graph: Graph, stages: list[StagePlan], node: Node) -> None:
         if not any(send.port == port and send.stage == node.stage for send in sends):
             serde = node.key_serde if repartitioned else above.key_serde
             counted = repartitioned and counts_only(graph, node)
-            sends.append(Send(above.number, port, node.stage, node.name, serde, counted))
+            sends.append(Send(node.number, above.number, port, node.stage, node.name, serde, counted))
+
+
+def _tell_sources(stage: StagePlan) -> None:
+    """Tells processors what comes to their sub-topology: its times are theirs."""
+    parts: list[set[int]] = []
+    for number, inputs in [(step.number, step.inputs) for step in stage.steps]:
+        touching = [part for part in parts if part & {number, *inputs}]
+        parts = [part for part in parts if part not in touching] + [{number, *inputs}.union(*touching)]
+    made = {step.number for step in stage.steps}
+    for step in stage.steps:
+        if isinstance(step.operator, Process):
+            (part,) = (one for one in parts if step.number in one)
+            step.operator = replace(step.operator, sources=tuple(sorted(part - made)))
+
+
+def changes_seen(graph: Graph) -> set[int]:
+    """The nodes that give every row, not only the last one of a key in a batch: because they were asked to, or because
+    somebody behind them looks at every row."""
+    found: set[int] = set()
+    for node in reversed(graph.nodes):
+        if hasattr(node.operator, "every_change") and (node.emit or graph.emit) == CHANGES:
+            found.add(node.number)
+        for above in node.inputs:
+            tells_time = isinstance(node.operator, Suppress) and isinstance(above.operator, AggregateByWindow)
+            if node.number in found or (node.operator.sees_changes and not tells_time):
+                found.add(above.number)
+    return found
+
+
+def _order(stage: StagePlan) -> None:
+    """Finds out where rows of a stage meet, and whose order has to be kept for that."""
+    by_topic: dict[str, list[SinkStep]] = {}
+    for sink in stage.sinks:
+        by_topic.setdefault(sink.topic, []).append(sink)
+    meetings = [[step.number] for step in stage.steps if len(step.inputs) > 1]
+    meetings += [[sink.number for sink in sinks] for sinks in by_topic.values() if len(sinks) > 1]
+    meetings += [[send.number for send in stage.sends]] if len(stage.sends) > 1 else []
+    consumers: dict[int, list[int]] = {}
+    leads_on = [(step.number, step.inputs) for step in stage.steps]
+    leads_on += [(sink.number, [sink.input]) for sink in stage.sinks]
+    leads_on += [(send.number, [send.origin]) for send in stage.sends]
+    for number, inputs in sorted(leads_on):
+        for one in dict.fromkeys(inputs):
+            consumers.setdefault(one, []).append(number)
+    consumers[ALL_TOPICS] = sources_of_one_topic(stage)
+    stage.forks = forks(consumers, meetings)
+    for step in stage.steps:
+        step.spreads = step.operator.several_rows and bool(meetings)
+        if isinstance(step.operator, Branch):
+            stage.forks.pop(step.number, None)  # each of its rows goes one way
+    topics: dict[int, set[str]] = {source.number: set(source.topics) for source in stage.sources}
+    for step in stage.steps:
+        topics[step.number] = set().union(*(topics.get(one, set()) for one in step.inputs))
+    ends = [set().union(*(topics.get(sink.input, set()) for sink in sinks)) for sinks in by_topic.values()]
+    stage.merges_topics = any(len(found) > 1 for found in [*topics.values(), *ends])
+
+
+def sources_of_one_topic(stage: StagePlan) -> list[int]:
+    """Sources that read what others read too, those of tables first: rows of one record meet behind them."""
+    tables = {one for step in stage.steps if isinstance(step.operator, TableSource) for one in step.inputs}
+    topics = [topic for source in stage.sources for topic in source.topics]
+    shared = [one.number for one in stage.sources if any(topics.count(topic) > 1 for topic in one.topics)]
+    return sorted(shared, key=lambda number: (number not in tables, number))
 
 
 def counts_only(graph: Graph, node: Node) -> bool:

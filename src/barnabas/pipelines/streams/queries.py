@@ -10,11 +10,11 @@ of the topics see, and asks nobody. Each call looks for new batches first, and r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.errors import StateDamaged, StreamsError
 from barnabas.pipelines.streams.expressions import Aggregate, Col
 from barnabas.pipelines.streams.operators.folding import Summary
 from barnabas.pipelines.streams.state.versions import PartitionState, versions_in
@@ -113,7 +113,7 @@ class StateStore:
         names = [name for name, _ in self._facts.columns]
         return {name: kind.result(part) for name, kind, part in zip(names, kinds, value, strict=True)}
 
-    def _tables(self) -> list[dict[Any, Any]]:
+    def _tables(self) -> list[MutableMapping[Any, Any]]:
         root = self._checkpoint / "barnabas" / "state" / self._facts.directory
         version = readable_version(self._checkpoint, root)
         found = []
@@ -130,7 +130,7 @@ def load_patiently(state: PartitionState, version: int) -> None:
         try:
             state.load(version)
             return
-        except (FileNotFoundError, AssertionError):
+        except (FileNotFoundError, StateDamaged):
             if attempt == RETRIES - 1:
                 raise
 

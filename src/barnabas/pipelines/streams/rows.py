@@ -1,9 +1,9 @@
 """Rows on their way through the operators of one partition, by column.
 
-`ranks` number the records that came in, in the order in which they are processed: what an operator makes of a record
-has its rank, so that rows of several inputs are merged as if the records had come one by one, and an error knows which
-record it is about. Keys and values stay bytes in Arrow until somebody looks at them. In the rows of a table `olds` are
-the values before the change.
+`ranks` tell the record that a row comes from, and its turn (see `order`): rows stand in the order of their ranks, those
+of several inputs are merged as if the records had come one by one, and an error knows which record it is about. Keys
+and values stay bytes in Arrow until somebody looks at them. In the rows of a table `olds` are the values before the
+change. `clock` says at which ranks stream time came to what, where rows are the last ones of windows in a batch.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.serdes import Serde
 
-Numbers = npt.NDArray[np.int64]
 NO_NUMBERS: Numbers = np.zeros(0, np.int64)
 
 
@@ -53,7 +52,7 @@ class Raw:
 
 
 class Rows:
-    __slots__ = ("_keys", "_values", "olds", "ranks", "raw_keys", "raw_values", "times")
+    __slots__ = ("_keys", "_values", "clock", "olds", "ranks", "raw_keys", "raw_values", "stored", "times")
 
     def __init__(
         self,
@@ -65,7 +64,10 @@ class Rows:
         olds: list[Any] | None = None,
         raw_keys: Raw | None = None,
         raw_values: Raw | None = None,
+        clock: tuple[Numbers, Numbers] | None = None,
     ) -> None:
+        self.clock = clock
+        self.stored = ranks  # of a table's changes: the ranks at which they came into its store
         self._keys = keys
         self._values = values
         self.times = times
@@ -79,20 +81,20 @@ class Rows:
 
     @property
     def keys(self) -> list[Any]:
-        if self._keys is None:
-            self._read()
+        self._read_all()
         assert self._keys is not None
         return self._keys
 
     @property
     def values(self) -> list[Any]:
-        if self._values is None:
-            self._read()
+        self._read_all()
         assert self._values is not None
         return self._values
 
-    def _read(self) -> None:
-        """Both at once, as what is unreadable leaves both."""
+    def _read_all(self) -> None:
+        """Keys and values at once, as what is unreadable leaves both."""
+        if self._keys is not None and self._values is not None:
+            return
         wrong: set[int] = set()
         keys, values = self._keys, self._values
         if keys is None:
@@ -133,6 +135,18 @@ class Rows:
     def with_values(self, values: list[Any], olds: list[Any] | None = None) -> Rows:
         return Rows(self._keys, values, self.times, self.ranks, olds=olds, raw_keys=self.raw_keys)
 
+    def later(self, turn: int) -> Rows:
+        """The same rows with ranks that are greater by a turn."""
+        self._read_all()  # once for all who get them
+        rows = self.with_ranks(self.ranks + turn)
+        rows.stored = self.ranks
+        return rows
+
+    def with_ranks(self, ranks: Numbers) -> Rows:
+        rows = Rows(self._keys, self._values, self.times, ranks, olds=self.olds, clock=self.clock)
+        rows.raw_keys, rows.raw_values = self.raw_keys, self.raw_values
+        return rows
+
     def with_keys(self, keys: list[Any]) -> Rows:
         return Rows(keys, self._values, self.times, self.ranks, raw_values=self.raw_values)
 
@@ -154,17 +168,15 @@ def merged(inputs: Sequence[Rows]) -> Rows:
     values = [value for rows in filled for value in rows.values]
     tabular = all(rows.olds is not None for rows in filled)
     olds = [old for rows in filled for old in rows.olds or ()] if tabular else None
-    whole = Rows(
-        keys,
-        values,
-        np.concatenate([rows.times for rows in filled]),
-        np.concatenate([rows.ranks for rows in filled]),
-        olds=olds,
-    )
-    order = np.argsort(whole.ranks, kind="stable")
-    if (order[:-1] < order[1:]).all():
-        return whole
-    return reordered(whole, order)
+    times, ranks = (np.concatenate(column) for column in zip(*((one.times, one.ranks) for one in filled), strict=True))
+    return in_ranks(Rows(keys, values, times, ranks, olds=olds))
+
+
+def in_ranks(rows: Rows) -> Rows:
+    """In the order of ranks."""
+    if len(rows) < 2 or (rows.ranks[:-1] <= rows.ranks[1:]).all():
+        return rows
+    return reordered(rows, np.argsort(rows.ranks, kind="stable"))
 
 
 def reordered(rows: Rows, order: Numbers) -> Rows:
@@ -172,5 +184,10 @@ def reordered(rows: Rows, order: Numbers) -> Rows:
     keys, values = rows.keys, rows.values
     olds = None if rows.olds is None else [rows.olds[at] for at in picked]
     return Rows(
-        [keys[at] for at in picked], [values[at] for at in picked], rows.times[order], rows.ranks[order], olds=olds
+        [keys[at] for at in picked],
+        [values[at] for at in picked],
+        rows.times[order],
+        rows.ranks[order],
+        olds=olds,
+        clock=rows.clock,
     )

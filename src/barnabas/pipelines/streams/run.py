@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.option_values import kafka_properties
+from barnabas.pipelines.spark.patience import until_there
 from barnabas.pipelines.spark.session import active_here
 from barnabas.pipelines.streams.checks import (
     EXACTLY_ONCE,
+    SKIP,
     check_co_partitioning,
     check_ends,
     check_unchanged,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from barnabas.pipelines.streams.graph import Graph
     from barnabas.pipelines.streams.topology import Topology
 
 SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so the first batch takes all there is
@@ -98,15 +101,22 @@ def started(
         settings["kafka.bootstrap.servers"] = bootstrap_servers
     properties = kafka_properties({key.lower(): value for key, value in settings.items()}, {})
     settings["kafka.bootstrap.servers"] = properties["bootstrap.servers"]
-    directory = local_directory(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
-    with Cluster(ClientSettings.from_properties(properties)) as cluster:
-        tables = {one.topic for one in graph.global_tables}
-        partitions = {topic: partition_count(cluster, topic, topic in tables) for topic in {*graph.topics(), *tables}}
-        sinks = {sink.topic: partition_count(cluster, sink.topic, None) for _, sink in graph.sinks()}
+    partitions, sinks = until_there(lambda: partition_counts(graph, properties))
     check_co_partitioning(graph, partitions)
+    # Up to here nothing was asked of Spark: under `barnabas pipeline run` it is started by the first question.
+    directory = local_directory(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
     remember(directory, fingerprint(graph, partitions))
     state = str(directory / "barnabas" / "state")
-    plan = planned(graph, partitions, sinks, state=state, dead_letter=topology.dead_letter)
+    skips = topology.on_error == SKIP
+    plan = planned(
+        graph,
+        partitions,
+        sinks,
+        state=state,
+        dead_letter=topology.dead_letter,
+        skips=skips,
+        state_cache_bytes=topology.state_cache_bytes,
+    )
     write_facts(topology, directory)
     forget_uncommitted(directory)
     active_here(spark)
@@ -210,6 +220,14 @@ def settings_of_query(spark: SparkSession) -> Iterator[None]:
                     spark.conf.unset(name)
                 else:
                     spark.conf.set(name, kept)
+
+
+def partition_counts(graph: Graph, properties: Mapping[str, str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Of the topics that are read, and of those that are written to."""
+    with Cluster(ClientSettings.from_properties(properties)) as cluster:
+        tables = {one.topic for one in graph.global_tables}
+        read = {topic: partition_count(cluster, topic, topic in tables) for topic in {*graph.topics(), *tables}}
+        return read, {sink.topic: partition_count(cluster, sink.topic, None) for _, sink in graph.sinks()}
 
 
 def partition_count(cluster: Cluster, topic: str, is_global: bool | None) -> int:

@@ -37,6 +37,8 @@ class Serde(Generic[T]):
     # Of a whole batch, in which None may be; both raise if one is wrong.
     decode_all: Callable[[pa.Array], list[Any]] | None = field(default=None, repr=False)
     encode_all: Callable[[list[Any]], pa.Array] | None = field(default=None, repr=False)
+    # The same serde for the keys or values of a topic, where it matters which (schemas have subjects).
+    on: Callable[[str, bool], Serde[T]] | None = field(default=None, repr=False)
 
     def to_bytes(self, value: T | None) -> bytes | None:
         return None if value is None else self.encode(value)
@@ -173,11 +175,6 @@ def json(schema: str | None = None) -> Serde[Any]:
     return Serde("json", write_json, read_json, schema, read_jsons, write_jsons)
 
 
-def serde_of(name: str) -> Serde[Any] | None:
-    """A serde of this module by its name."""
-    return next((one for one in NAMED if one.name == name), None)
-
-
 BYTES: Serde[bytes] = Serde("bytes", _checked((bytes, bytearray), "bytes", bytes), bytes)
 STRING: Serde[str] = Serde(
     "string", _checked(str, "text", str.encode), _decode_string, None, read_strings, write_strings
@@ -189,4 +186,3 @@ LONG: Serde[int] = _number("long", ">q", (int,))
 FLOAT: Serde[float] = _number("float", ">f", (int, float))
 DOUBLE: Serde[float] = _number("double", ">d", (int, float))
 AUTO: Serde[Any] = Serde("auto", _encode_auto, _decode_auto, encode_all=_encode_all_auto)
-NAMED = (BYTES, STRING, JSON, SHORT, INT, LONG, FLOAT, DOUBLE, AUTO)

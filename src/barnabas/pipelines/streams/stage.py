@@ -8,6 +8,7 @@ state after it written here, both by the number of the batch, which Spark gives 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import pickle
 from collections.abc import Iterable, Iterator
@@ -20,12 +21,13 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
 from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
-from barnabas.pipelines.streams.rows import Numbers, Rows, reordered
+from barnabas.pipelines.streams.rows import Rows, in_ranks
 from barnabas.pipelines.streams.sink import TopicSink
 from barnabas.pipelines.streams.state.versions import PartitionState
-from barnabas.pipelines.streams.task import GlobalView, PartitionTask
+from barnabas.pipelines.streams.task import GlobalView, Letter, PartitionTask
 
 PARCELS = "part int, parcel binary"
 PARCEL_SCHEMA = pa.schema([pa.field("part", pa.int32()), pa.field("parcel", pa.binary())])
@@ -58,9 +60,10 @@ class StageFunction:
         batch: int | None = None,
         run: str = "",
         sink: TopicSink | None = None,
+        wall_clock_ms: int | None = None,
     ) -> None:
         self.plan, self.number = plan, number
-        self.batch, self.run = batch, run  # where no streaming query gives them
+        self.batch, self.run, self.wall_clock_ms = batch, run, wall_clock_ms  # where no streaming query gives them
         self.sink = sink
 
     def __call__(self, batches: Iterable[pa.RecordBatch], part: str = "") -> Iterator[pa.RecordBatch]:
@@ -86,6 +89,9 @@ class StageFunction:
     def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
         work = StageWork(self.plan, stage, batch, run)
+        if stage.tells_wall_clock:
+            given = self.wall_clock_ms
+            work.wall_clock_ms = begin_of(self.plan, batch) if given is None else given
         if not stage.whole_batches:
             return (out for held in worthwhile(batches) for out in work.process_records(held))
         held = [one for one in batches if one.num_rows]
@@ -120,9 +126,17 @@ def of_query() -> tuple[int, str]:
     return int(context.getLocalProperty(BATCH_PROPERTY) or 0), context.getLocalProperty(RUN_PROPERTY) or ""
 
 
+def begin_of(plan: Plan, batch: int) -> int:
+    """When Spark began a batch, as it has noted beside the offsets: the same time if the batch is done again."""
+    assert plan.state is not None
+    noted = Path(plan.state).parents[1] / "offsets" / str(batch)
+    return int(json.loads(noted.read_text().splitlines()[1])["batchTimestampMs"])
+
+
 class StageWork:
     def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str) -> None:
         self.plan, self.stage, self.batch, self.run = plan, stage, batch, run
+        self.wall_clock_ms = 0  # for those who ask
         self.passing: list[pa.RecordBatch] = []
         self.parcels: dict[int, list[Any]] = {}  # by partition
 
@@ -138,7 +152,8 @@ class StageWork:
             here = np.flatnonzero(partitions == partition)
             part = table if len(here) == len(partitions) else table.take(pa.array(here))
             records = Records(part, self.plan)
-            records.check(partition)
+            if self.plan.stateful:
+                records.check(partition)
             for step in self.stage.global_tables:
                 self.keep_global(step, partition, records)
             self.run_task(records.by_time(), partition)
@@ -166,9 +181,10 @@ class StageWork:
         headers: dict[int, Any] = {}
         for (port, keys, values, olds, times, theirs, _), own in zip(parcels, ranks, strict=True):
             by_port.setdefault(port, []).append(Rows(keys, values, times, own, olds=olds))
-            headers |= zip(own.tolist(), theirs.to_pylist(), strict=True) if theirs is not None else ()
+            if theirs is not None:
+                headers |= zip(records_of(own).tolist(), theirs.to_pylist(), strict=True)
         if headers:
-            origins.headers = pa.array([headers.get(rank) for rank in range(len(origins.offsets))], schema_headers())
+            origins.headers = pa.array([headers.get(one) for one in range(len(origins.offsets))], schema_headers())
         for port, pieces in by_port.items():
             rows[port] = joined(pieces)
         self.run_task((origins, lambda task: rows), part)
@@ -177,7 +193,7 @@ class StageWork:
         origins, rows_for = given
         state = self.state(f"{self.stage.number}/{partition}") if self.stage.stateful else None
         tables = {step.store_name: self.global_view(step) for step in self.plan.stages[0].global_tables}
-        task = PartitionTask(self.plan, self.stage, origins, state, tables)
+        task = PartitionTask(self.plan, self.stage, origins, state, tables, self.wall_clock_ms)
         gc.disable()  # a batch is many objects that all live to its end: looking for garbage among them finds none
         try:
             task.run(rows_for(task))
@@ -192,7 +208,7 @@ class StageWork:
 
     def state(self, name: str, role: str = "write") -> PartitionState:
         assert self.plan.state is not None
-        found = held_state(self.run, Path(self.plan.state) / name, role)
+        found = held_state(self.run, Path(self.plan.state) / name, role, self.plan.state_cache_bytes)
         found.load(self.batch)
         return found
 
@@ -225,21 +241,34 @@ class StageWork:
                 self.parcels.setdefault(target, []).append((send.stage, send.port, content))
 
     def output_batch(self, task: PartitionTask) -> pa.RecordBatch | None:
+        """Several sinks may write to one topic: what they write stands there in the order of ranks."""
         columns: list[list[pa.Array]] = []
-        schema = sink_schema(self.plan)
+        ranks: list[Numbers] = []
+        topics: list[str] = []
         for sink, keys, values, rows, placed in task.outputs:
             headers = task._origins.headers_at(rows.ranks)
             columns.append(self.columns(sink.topic, keys, values, timestamps(rows.times), placed, headers))
+            ranks.append(rows.ranks)
+            topics.append(sink.topic)
         if task.letters:
-            keys, values, headers = zip(*task.letters, strict=True)
-            entries = [[{"key": key, "value": value} for key, value in one] for one in headers]
             assert self.plan.dead_letter is not None
-            letters = pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(keys), TIMESTAMP_TYPE)
-            columns.append(self.columns(self.plan.dead_letter, *letters, None, pa.array(entries, schema_headers())))
+            task.letters.sort(key=lambda letter: letter[0])
+            columns.append(self.letters(task.letters, self.plan.dead_letter))
+            ranks.append(np.array([rank for rank, *_ in task.letters], np.int64))
+            topics.append(self.plan.dead_letter)
         if not columns:
             return None
         whole = [pa.concat_arrays(pieces) for pieces in zip(*columns, strict=True)]
-        return pa.RecordBatch.from_arrays(whole, schema=schema)
+        out = pa.RecordBatch.from_arrays(whole, schema=sink_schema(self.plan))
+        if len(set(topics)) == len(topics):
+            return out
+        return out.take(pa.array(np.argsort(np.concatenate(ranks), kind="stable")))
+
+    def letters(self, letters: list[Letter], topic: str) -> list[pa.Array]:
+        _, keys, values, headers = zip(*letters, strict=True)
+        entries = [[{"key": key, "value": value} for key, value in one] for one in headers]
+        found = pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(keys), TIMESTAMP_TYPE)
+        return self.columns(topic, *found, None, pa.array(entries, schema_headers()))
 
     def columns(
         self, topic: str, keys: pa.Array, values: pa.Array, stamps: pa.Array, placed: Numbers | None, headers: Any
@@ -324,7 +353,7 @@ class Records:
                 all_here = len(here) == len(times)
                 picked = (keys, values) if all_here else (keys.take(pa.array(here)), values.take(pa.array(here)))
                 serdes = (source.key_serde, source.value_serde)
-                found[source.number] = task.source_rows(source.name, *picked, times[here], here, serdes)
+                found[source.number] = task.source_rows(source.name, *picked, times[here], ranks_of(here), serdes)
             return found
 
         return origins, rows_for
@@ -343,27 +372,31 @@ def joined(pieces: list[Rows]) -> Rows:
             np.concatenate([piece.ranks for piece in pieces]),
             olds=[old for piece in pieces for old in piece.olds or ()] if tabular else None,
         )
-    return reordered(whole, np.argsort(whole.ranks, kind="stable"))
+    return in_ranks(whole)
 
 
 _held: dict[tuple[str, str, str], PartitionState] = {}
 _runs: dict[str, str] = {}
 
 
-def held_state(run: str, directory: Path, role: str) -> PartitionState:
+def held_state(run: str, directory: Path, role: str, cache_bytes: int) -> PartitionState:
     """What this worker has in memory, of this run: one that began anew may have other files under the same names."""
     root = str(directory.parent.parent)
     if _runs.get(root) != run:
         for key in [key for key in _held if key[1].startswith(root + os.sep)]:
-            del _held[key]
+            _held.pop(key).close()
         _runs[root] = run
     key = (run, str(directory), role)
     if key not in _held:
         _held[key] = PartitionState(directory)
+        for one in _held.values():  # what is for the worker is shared by its partitions
+            one.cache_bytes = cache_bytes // len(_held)
     return _held[key]
 
 
 def forget_states() -> None:
+    for one in _held.values():
+        one.close()
     _held.clear()
 
 

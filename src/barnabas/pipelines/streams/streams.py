@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Expression
-from barnabas.pipelines.streams.graph import Graph, Node
+from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import (
     Branch,
     BranchOutput,
@@ -29,6 +30,7 @@ from barnabas.pipelines.streams.operators.stateless import (
 )
 from barnabas.pipelines.streams.operators.streams_join import JoinStreams
 from barnabas.pipelines.streams.operators.tables import JoinStreamGlobal, JoinStreamTable, TableSource
+from barnabas.pipelines.streams.processors import Processor
 from barnabas.pipelines.streams.serdes import AUTO, Serde
 from barnabas.pipelines.streams.windows import JoinWindows
 
@@ -118,13 +120,32 @@ class Stream(Generic[K, V]):
     def foreach(self, action: Callable[[K, V], Any]) -> None:
         self._then(Peek(arguments.function("foreach", action, *arguments.RECORD), ends=True))
 
+    def process(self, supplier: Callable[[], Processor], *, stores: Iterable[str] = ()) -> Stream[Any, Any]:
+        """By a processor: `supplier` is its class, or a function that makes one, for each partition and each batch. Its
+        stores are kept by partition: where keys were changed before, repartition() brings records to theirs."""
+        return self._processed("process", supplier, stores, keyed=False, key_serde=AUTO)
+
+    def process_values(self, supplier: Callable[[], Processor], *, stores: Iterable[str] = ()) -> Stream[K, Any]:
+        """The same, for processors that leave keys as they are."""
+        return self._processed("process_values", supplier, stores)
+
+    def _processed(self, name: str, supplier: Any, stores: Iterable[str], **facts: Any) -> Stream[Any, Any]:
+        arguments.function(name, supplier)
+        given = [stores] if isinstance(stores, str) else list(stores)
+        names = tuple(arguments.store_name(name, one) or "" for one in given)
+        operator = Process(supplier, names, f"process-{len(self._graph.nodes)}", name == "process_values")
+        made = self._then(operator, value_serde=AUTO, **facts)
+        self._graph.named_stores.extend(NamedStore(one, made._node, "keys") for one in names)
+        return made
+
     def to(self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
         """Without serdes, records are written as they were read, and what functions made by `AUTO`."""
+        arguments.topic("to", topic)
         facts = {
-            "key_serde": arguments.optional_serde("to", key, "key") or self._node.key_serde,
-            "value_serde": arguments.optional_serde("to", value, "value") or self._node.value_serde,
+            "key_serde": arguments.optional_serde("to", key, "key", topic) or self._node.key_serde,
+            "value_serde": arguments.optional_serde("to", value, "value", topic) or self._node.value_serde,
         }
-        self._then(Sink(arguments.topic("to", topic)), **facts)
+        self._then(Sink(topic), **facts)
 
     @overload
     def through(self, topic: str) -> Stream[K, V]: ...
@@ -141,8 +162,8 @@ class Stream(Generic[K, V]):
         a serde, because it is read again."""
         arguments.topic("through", topic)
         serdes = {
-            "key": arguments.optional_serde("through", key, "key") or self._node.key_serde,
-            "value": arguments.optional_serde("through", value, "value") or self._node.value_serde,
+            "key": arguments.optional_serde("through", key, "key", topic) or self._node.key_serde,
+            "value": arguments.optional_serde("through", value, "value", topic) or self._node.value_serde,
         }
         for which, serde in serdes.items():
             if serde is AUTO:
@@ -232,7 +253,7 @@ class Stream(Generic[K, V]):
             )
         known = next((one for one in self._graph.global_tables if one.store_name == other.store_name), None)
         arguments.of_this_topology(name, known, other._node)
-        selector = arguments.function_or_column(name, key)
+        selector = arguments.function_or_column(name, arguments.without_context(name, key))
         return self._then(JoinStreamGlobal(other.store_name, selector, joiner, left), value_serde=AUTO)
 
     def _joined_table(self, other: Any, joiner: Any, left: bool) -> Stream[K, Any]:
@@ -240,7 +261,6 @@ class Stream(Generic[K, V]):
 
         graph = self._graph
         mine = graph.keyed(self._node)
-        show_every_change(other._node)
         theirs = materialized(graph, other._node, mine.stage)
         assert theirs.store_name is not None
         node = graph.add(JoinStreamTable(theirs.store_name, joiner, left), mine, theirs, value_serde=AUTO)
@@ -261,12 +281,3 @@ class Stream(Generic[K, V]):
 
     def _then(self, operator: Any, **facts: Any) -> Stream[Any, Any]:
         return Stream(self._graph, self._graph.add(operator, self._node, **facts))
-
-
-def show_every_change(node: Node) -> None:
-    """What a table is made of tells all its changes, not only the last of a batch: a stream looks it up."""
-    if hasattr(node.operator, "every_change"):
-        node.operator.every_change = True
-    for above in node.inputs:
-        if above.table:
-            show_every_change(above)

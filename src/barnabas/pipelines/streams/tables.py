@@ -35,13 +35,19 @@ class Table(Generic[K, V]):
 
     def filter(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
         """A row that does not satisfy it is gone, and a row that no longer does gets a tombstone."""
-        return self._then("filter", Filter(arguments.function_or_column("filter", predicate)), store)
+        return self._then(
+            "filter",
+            Filter(arguments.function_or_column("filter", arguments.without_context("filter", predicate))),
+            store,
+        )
 
     def filter_not(self, predicate: Callable[[K, V], Any] | Expression, *, store: str | None = None) -> Table[K, V]:
+        predicate = arguments.without_context("filter_not", predicate)
         operator = Filter(arguments.function_or_column("filter_not", predicate), wanted=False)
         return self._then("filter_not", operator, store)
 
     def map_values(self, mapper: Any = None, *, store: str | None = None, **fields: Expression) -> Table[K, Any]:
+        mapper = arguments.without_context("map_values", mapper)
         operator = MapValues(arguments.function_of_value("map_values", mapper, fields))
         return self._then("map_values", operator, store, value_serde=AUTO)
 
@@ -71,7 +77,7 @@ class Table(Generic[K, V]):
         from barnabas.pipelines.streams.grouped import GroupedTable
 
         graph = self._graph
-        operator = GroupTable(arguments.function_or_column("group_by", selector))
+        operator = GroupTable(arguments.function_or_column("group_by", arguments.without_context("group_by", selector)))
         serde = arguments.optional_serde("group_by", key, "key") or AUTO
         grouped = graph.add(operator, self._node, table=False, keyed=False, key_serde=serde, windows=None)
         return GroupedTable(graph, graph.add(Repartition(), grouped, keyed=True))
@@ -120,14 +126,14 @@ class Table(Generic[K, V]):
         assert theirs.store_name is not None
         if mine is theirs:
             raise TopologyError(f"{mine.name} is joined with itself: map_values() does it without a join")
-        join = JoinTables(mine.store_name, theirs.store_name, joiner, left, right)
+        join = JoinTables(f"join-{len(graph.nodes)}", mine.store_name, theirs.store_name, joiner, left, right)
         return Table(graph, named(graph, graph.add(join, mine, theirs, value_serde=AUTO), store))
 
     def _joined_by(
         self, name: str, other: Table[Any, Any], foreign_key: Any, joiner: Any, store: str | None
     ) -> Table[K, Any]:
         self._check_join(name, other, joiner, store)
-        foreign_key = arguments.function_of_value(name, foreign_key)
+        foreign_key = arguments.function_of_value(name, arguments.without_context(name, foreign_key))
         graph, number = self._graph, len(self._graph.nodes)
         messages = graph.add(
             Subscribe(f"subscribe-{number}", foreign_key),

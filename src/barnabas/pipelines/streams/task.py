@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,17 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
-from barnabas.pipelines.streams.errors import RecordError
-from barnabas.pipelines.streams.origins import Origins
-from barnabas.pipelines.streams.plan import Plan, Send, SinkStep, StagePlan
-from barnabas.pipelines.streams.rows import Numbers, Raw, Rows, nothing, reordered
+from barnabas.pipelines.streams.context import Headers, RecordContext
+from barnabas.pipelines.streams.errors import RecordError, StreamsError
+from barnabas.pipelines.streams.order import BITS, Numbers, records_of, spread
+from barnabas.pipelines.streams.origins import Origins, Place
+from barnabas.pipelines.streams.plan import ALL_TOPICS, Plan, Send, SinkStep, StagePlan, Step
+from barnabas.pipelines.streams.rows import NO_NUMBERS, Raw, Rows, in_ranks, nothing
 from barnabas.pipelines.streams.serdes import Serde, SerdeError, write_json
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.pipelines.streams.windows import Windowed
 
+log = logging.getLogger("barnabas.streams")
+SKIPS_TOLD = 10  # of a partition in a batch
 ERROR_HEADERS = "__barnabas.errors."
-Letter = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
+Letter = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]  # rank, key, value, headers
 
 
 class GlobalView:
@@ -41,13 +47,21 @@ class PartitionTask:
     """`outputs` are (sink, rows) to be written, `sent` what later stages get: (send, partition, rows)."""
 
     def __init__(
-        self, plan: Plan, stage: StagePlan, origins: Origins, state: PartitionState | None, tables: dict[str, Any]
+        self,
+        plan: Plan,
+        stage: StagePlan,
+        origins: Origins,
+        state: PartitionState | None,
+        tables: dict[str, Any],
+        wall_clock_ms: int,
     ) -> None:
+        self.wall_clock_ms = wall_clock_ms
         self._plan, self._stage, self._origins = plan, stage, origins
         self._state = state
         self._tables = tables
         self._doing = stage.sources[0].name if stage.sources else ""
         self.letters: list[Letter] = []
+        self.skipped: Counter[str] = Counter()  # by operator
         self.outputs: list[tuple[SinkStep, pa.Array, pa.Array, Rows, Numbers | None]] = []
         self.sent: list[tuple[Send, Numbers, Rows]] = []
 
@@ -58,13 +72,43 @@ class PartitionTask:
     def global_store(self, name: str) -> Any:
         return self._tables[name]
 
+    def arrived(self, sources: tuple[int, ...]) -> tuple[Numbers, Numbers]:
+        """Ranks and times of all rows of these sources, in their order."""
+        found = [self._found[number] for number in sources if self._found.get(number)]
+        if not found:
+            return NO_NUMBERS, NO_NUMBERS
+        ranks, times = (np.concatenate(one) for one in zip(*((rows.ranks, rows.times) for rows in found), strict=True))
+        order = np.argsort(ranks, kind="stable")
+        return ranks[order], times[order]
+
+    def context(self, rank: int, time_ms: int) -> RecordContext:
+        return RecordContext(*self.place(rank), time_ms, self.headers(rank))
+
+    def headers(self, rank: int) -> Headers:
+        found = None if self._origins.headers is None else self._origins.headers[rank >> BITS].as_py()
+        return tuple((one["key"], one["value"]) for one in found or ())
+
+    def place(self, rank: int) -> Place:
+        return self._origins.place(rank >> BITS, self._plan.topics)
+
+    def fail_at(self, time_ms: int, error: Exception) -> None:
+        """Of a punctuator: no record is to blame."""
+        place = self._plan.where.get(self._doing)
+        reason = f"{type(error).__name__}: {error}"
+        raise StreamsError(f"{self._doing} ({place}) can't go on at time {time_ms} ms: {reason}") from error
+
     def fail(self, rank: int, error: Exception) -> None:
-        place = self._origins.place(rank, self._plan.topics)
+        record = rank >> BITS
+        place = self._origins.place(record, self._plan.topics)
         reason = str(error) if isinstance(error, SerdeError) else f"{type(error).__name__}: {error}"
-        sentence = f"{self._doing} can't go on with the record at {place}: {reason}"
+        trouble = f"can't go on with the record at {place}: {reason}"
+        if self._plan.skips:
+            self.skip(trouble)
+            return
         if self._plan.dead_letter is None:
-            raise RecordError(sentence) from error
-        own = None if self._origins.headers is None else self._origins.headers[rank].as_py()
+            raise RecordError(f"{self._doing} ({self._plan.where.get(self._doing)}) {trouble}") from error
+        sentence = f"{self._doing} {trouble}"  # without the line: a batch that is done again has the same letters
+        own = None if self._origins.headers is None else self._origins.headers[record].as_py()
         headers = [
             *((one["key"], one["value"]) for one in own or ()),
             (ERROR_HEADERS + "message", sentence.encode()),
@@ -75,21 +119,54 @@ class PartitionTask:
         ]
         keys, values = self._origins.keys, self._origins.values
         if keys is not None and values is not None:
-            self.letters.append((keys[rank].as_py(), values[rank].as_py(), headers))
+            self.letters.append((rank, keys[record].as_py(), values[record].as_py(), headers))
         else:  # behind a repartition the record is not at hand
-            self.letters.append((None, write_json(place._asdict()), headers))
+            self.letters.append((rank, None, write_json(place._asdict()), headers))
+
+    def skip(self, trouble: str) -> None:
+        self.skipped[self._doing] += 1
+        count = self.skipped.total()
+        if count <= SKIPS_TOLD:
+            log.warning("%s (%s) %s; it is skipped", self._doing, self._plan.where.get(self._doing), trouble)
+        if count == SKIPS_TOLD:
+            log.warning("more records that are skipped in this batch are counted only")
 
     def run(self, arrived: dict[int, Rows]) -> None:
-        found: dict[int, Any] = arrived
+        self._found = dict(arrived)
+        self._rooms = dict.fromkeys(arrived, self._origins.room)
+        for number in self._stage.forks.get(ALL_TOPICS, ()):
+            self._found[number], self._rooms[number] = self.in_turn(
+                ALL_TOPICS, number, arrived[number], self._origins.room
+            )
         for step in self._stage.steps:
             with self.doing(step.name):
-                found[step.number] = step.operator.run(self, [found.get(one) or nothing() for one in step.inputs])
+                inputs = [self.rows_for(one, step.number) for one in step.inputs]
+                self.keep(step, step.operator.run(self, [rows for rows, _ in inputs]), min(room for _, room in inputs))
         for send in self._stage.sends:
             with self.doing(send.name):
-                self.send(send, found.get(send.origin) or nothing())
+                self.send(send, self.rows_for(send.origin, send.number)[0])
         for sink in self._stage.sinks:
             with self.doing(sink.name):
-                self.write(sink, found.get(sink.input) or nothing())
+                self.write(sink, self.rows_for(sink.input, sink.number)[0])
+
+    def rows_for(self, origin: int, number: int) -> tuple[Any, int]:
+        """What a node has given, for the one of that number behind it; and the room between its ranks."""
+        rows, room = self._found.get(origin), self._rooms.get(origin, self._origins.room)
+        return self.in_turn(origin, number, rows, room) if rows else (nothing(), room)
+
+    def in_turn(self, origin: int, number: int, rows: Any, room: int) -> tuple[Any, int]:
+        behind = self._stage.forks.get(origin)
+        if behind is None:
+            return rows, room
+        room //= len(behind)
+        turn = behind.index(number) * room
+        return rows.later(turn) if turn else rows, max(room, 1)
+
+    def keep(self, step: Step, rows: Any, room: int) -> None:
+        if step.spreads:
+            ranks, room = spread(rows.ranks, room)
+            rows = rows if ranks is rows.ranks else rows.with_ranks(ranks)
+        self._found[step.number], self._rooms[step.number] = rows, room
 
     @contextlib.contextmanager
     def doing(self, name: str) -> Iterator[None]:
@@ -115,16 +192,13 @@ class PartitionTask:
         targets = partitions_of(keys, count)
         if keys.null_count:
             missing = np.asarray(keys.is_null(), bool)
-            targets[missing] = rows.ranks[missing] % count
+            targets[missing] = self._origins.offsets[records_of(rows.ranks[missing])] % count
         self.sent.append((send, targets, rows))
 
     def write(self, sink: SinkStep, rows: Rows) -> None:
         if not len(rows):
             return
-        order = np.argsort(rows.ranks, kind="stable")
-        if len(order) > 1 and not (order[:-1] < order[1:]).all():
-            rows = reordered(rows, order)
-        rows, values = self.encoded(rows, sink.value_serde, keys=False)
+        rows, values = self.encoded(in_ranks(rows), sink.value_serde, keys=False)
         rows, keys = self.encoded(rows, sink.key_serde, keys=True)
         if len(keys) < len(values):  # a key that could not be written took its value along
             rows, values = self.encoded(rows, sink.value_serde, keys=False)

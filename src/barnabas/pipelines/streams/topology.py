@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from barnabas.pipelines.streams import arguments
-from barnabas.pipelines.streams.checks import AT_LEAST_ONCE, guarantee
+from barnabas.pipelines.streams.checks import AT_LEAST_ONCE, cache_bytes, error_policy, guarantee
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.graph import GlobalNode, Graph
+from barnabas.pipelines.streams.graph import BATCH, GlobalNode, Graph
 from barnabas.pipelines.streams.operators.stateless import Source
 from barnabas.pipelines.streams.operators.tables import TableSource
 from barnabas.pipelines.streams.serdes import JSON, STRING, Serde
+from barnabas.pipelines.streams.state.versions import CACHE_BYTES
 from barnabas.pipelines.streams.streams import Stream
 from barnabas.pipelines.streams.tables import GlobalTable, Table, tabled
 
@@ -37,8 +38,10 @@ V = TypeVar("V")
 
 
 class Topology:
-    """`name` is the application's: its group for lag tools. `dead_letter` names a topic for records on which an
-    operator fails; without it they stop the query."""
+    """`name` is the application's: its group for lag tools. `emit` says what aggregates show: "batch" a key once a
+    batch, "changes" a row for every record that changes it. `on_error` says what becomes of a record on which an
+    operator fails: "stop" ends the query, "dead_letter" (which `dead_letter`, the name of a topic, implies) writes it
+    there, "skip" logs it. `state_cache_bytes` is how much memory a worker has for state; more of it is on its disk."""
 
     def __init__(
         self,
@@ -46,11 +49,16 @@ class Topology:
         *,
         processing_guarantee: str = AT_LEAST_ONCE,
         dead_letter: str | None = None,
+        on_error: str | None = None,
+        emit: str = BATCH,
+        state_cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.name = checked_name(name)
         self.processing_guarantee = guarantee(processing_guarantee)
         self.dead_letter = None if dead_letter is None else arguments.topic("Topology", dead_letter)
-        self.graph = Graph()
+        self.state_cache_bytes = cache_bytes(state_cache_bytes)
+        self.on_error = error_policy(on_error, self.dead_letter)
+        self.graph = Graph(emit=arguments.emit("Topology", emit) or BATCH)
 
     @overload
     def stream(self, *topics: str) -> Stream[str, Any]: ...
@@ -116,8 +124,8 @@ class Topology:
         if name.isdigit():
             raise TopologyError(f"global_table() can't have a store named '{name}': it needs more than digits")
         self.graph.check_new_store(name)
-        serdes = arguments.serde("global_table", key, "key"), arguments.serde("global_table", value, "value")
-        node = GlobalNode(topic, name, *serdes)
+        key_serde = arguments.serde("global_table", key, "key", topic)
+        node = GlobalNode(topic, name, key_serde, arguments.serde("global_table", value, "value", topic))
         self.graph.global_tables.append(node)
         return GlobalTable(node)
 
@@ -168,8 +176,8 @@ class Topology:
         for topic in topics:
             arguments.topic(called, topic)
         facts = {
-            "key_serde": arguments.serde(called, key, "key"),
-            "value_serde": arguments.serde(called, value, "value"),
+            "key_serde": arguments.serde(called, key, "key", *topics[:1]),
+            "value_serde": arguments.serde(called, value, "value", *topics[:1]),
         }
         return self.graph.add(Source(tuple(topics)), keyed=True, **facts)
 

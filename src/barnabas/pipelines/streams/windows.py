@@ -7,6 +7,7 @@ Streams has it; of sliding and session windows both ends belong to it.
 from __future__ import annotations
 
 import struct
+import warnings
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -75,9 +76,11 @@ class JoinWindows:
     before_ms: int
     after_ms: int
     grace_ms: int
+    at_once: bool = False  # shows a record without a partner when it comes, not when none can come any more
 
     def __str__(self) -> str:
-        return f"{self.before_ms} ms before to {self.after_ms} ms after, grace {self.grace_ms} ms"
+        told = f"{self.before_ms} ms before to {self.after_ms} ms after, grace {self.grace_ms} ms"
+        return f"{told}, unmatched at once" if self.at_once else told
 
 
 Windows = TimeWindows | SlidingWindows | SessionWindows
@@ -99,17 +102,32 @@ def sliding(difference: Duration, *, grace: Duration = 0) -> SlidingWindows:
     return SlidingWindows(milliseconds(difference, "the time difference"), milliseconds(grace, "grace"))
 
 
-def session(gap: Duration, *, grace: Duration = 0) -> SessionWindows:
+def session_window(gap: Duration, *, grace: Duration = 0) -> SessionWindows:
+    """Sessions: records of a key that are at most `gap` apart are in one window."""
     return SessionWindows(milliseconds(gap, "the gap between sessions", 1), milliseconds(grace, "grace"))
 
 
+def session(gap: Duration, *, grace: Duration = 0) -> SessionWindows:
+    """The older name of session_window()."""
+    warnings.warn(
+        "session() of barnabas.streams is the older name of session_window()", DeprecationWarning, stacklevel=2
+    )
+    return session_window(gap, grace=grace)
+
+
 def within(
-    time: Duration = 0, *, before: Duration | None = None, after: Duration | None = None, grace: Duration = 0
+    time: Duration = 0,
+    *,
+    before: Duration | None = None,
+    after: Duration | None = None,
+    grace: Duration = 0,
+    at_once: bool = False,
 ) -> JoinWindows:
-    """For joins of streams: `within(5000)` to both sides, or `within(before=0, after=5000)`."""
+    """For joins of streams: `within(5000)` to both sides, or `within(before=0, after=5000)`. With `at_once` left and
+    outer joins show a record without a partner as soon as it comes, and its pairs besides when partners come later."""
     before_ms = milliseconds(time if before is None else before, "the time before")
     after_ms = milliseconds(time if after is None else after, "the time after")
-    return JoinWindows(before_ms, after_ms, milliseconds(grace, "grace"))
+    return JoinWindows(before_ms, after_ms, milliseconds(grace, "grace"), bool(at_once))
 
 
 def time_windowed(inner: Serde[Any] = AUTO, size_ms: int = 0) -> Serde[Any]:

@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from barnabas.pipelines.spark.sink.murmur2 import spans
 from barnabas.wire.batch import (
     NO_LEADER_EPOCH,
-    TRANSACTIONAL_FLAG,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     BatchHeader,
     assemble,
 )
@@ -207,11 +209,8 @@ def record_batch(
     timestamp_ms: int,
     compression: Compression,
     level: int | None,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    transactional: bool,
 ) -> bytearray:
+    """Without a producer: who sends it writes that into it."""
     first_ms, latest_ms = records.times_ms or (timestamp_ms, timestamp_ms)
     header = BatchHeader(
         base_offset=0,
@@ -219,13 +218,13 @@ def record_batch(
         leader_epoch=NO_LEADER_EPOCH,
         magic=2,
         crc=0,
-        attributes=compression | (TRANSACTIONAL_FLAG if transactional else 0),
+        attributes=compression,
         last_offset_delta=records.rows - 1,
         base_timestamp=first_ms,
         max_timestamp=latest_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
         records_count=records.rows,
     )
     packed = records.payload if compression is Compression.NONE else compress(records.payload, compression, level)

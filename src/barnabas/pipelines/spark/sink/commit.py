@@ -2,10 +2,10 @@
 
 A task owns the transactional id barnabas.{query}.{sink}.{task}, whatever the attempt. It
 1. begins, which ends what a former attempt, run or driver left under that id and shuts it out;
-2. reads the offset that the group of the same name committed on the anchor topic: the batch last written, plus one.
-   As it was committed in the same transaction as the batch's rows, either both are there or neither is;
+2. reads its last mark in the anchor topic (marks.py): the batch last written, plus one. As it was committed in the same
+   transaction as the batch's rows, either both are there or neither is;
 3. if that is this batch, writes nothing, and reports the digest of the rows beside the one that was committed;
-4. else writes the rows and adds the offset of this batch with their digest, and leaves the transaction open.
+4. else writes the rows and a mark of this batch with their digest, and leaves the transaction open.
 
 The driver commits them in the order of the tasks, each after the one before was accepted. So what is committed of a
 batch at any moment are its first tasks. In a replay
@@ -17,12 +17,16 @@ batch at any moment are its first tasks. In a replay
 
 A write that belongs to no query has ids of its own, which nobody takes up later. Spark gives it up while tasks that it
 has told to stop may still be on their way to `begin`. So the driver takes over the id of every task that has not
-answered, and leaves a committed offset under it: a task either began before, and is shut out, or finds the offset and
+answered, and leaves a committed mark under it: a task either began before, and is shut out, or finds the mark and
 writes nothing.
+
+Versions before marks committed an offset on the anchor topic, for the group of the id's name. Where there is no mark,
+that offset counts; the group is deleted when the first mark is committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -41,9 +45,7 @@ from barnabas.pipelines.spark.sink.messages import (
 )
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
-from barnabas.wire.errors import ErrorCode
 
-ANCHOR_PATIENCE_S = 10.0
 CLOSING_ATTEMPTS = 10  # a task has few attempts of its own
 CLOSED = "given up"
 
@@ -83,8 +85,9 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
     turn = messages[0].turn
 
     def committed(task: int) -> Digest | None:
-        at = (options.anchor_topic, 0)
-        last: CommittedOffset | None = transactions.committed_offset(f"{turn.prefix}{task}", at)
+        name = f"{turn.prefix}{task}"
+        last = transactions.last_mark(name, options.anchor_topic)
+        last = last or transactions.last_of_group(name, options.former_anchor_topic)
         if last is None or turn.batch is None or last.offset != turn.batch + 1:
             return None
         return Trace.parse(last.metadata).digest
@@ -115,6 +118,9 @@ def _commit(ready: Prepared, transactions: TransactionalProducer, options: SinkO
         transactions.end(ready.transaction, commit=True)
     except Refused as refused:
         raise why_not(ready.turn, ready.began_s, refused, options) from refused
+    if ready.former_group:
+        with contextlib.suppress(ClientError):  # it is of no use any more, and does no harm
+            transactions.delete_group(ready.turn.transactional_id)
 
 
 def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions, *, own_prefix: str) -> None:
@@ -140,7 +146,7 @@ def close_id(transactional_id: str, link: Link, options: SinkOptions) -> None:
     for _ in range(CLOSING_ATTEMPTS):
         transaction = link.transactions.begin(transactional_id, options.transaction_timeout_ms)
         try:
-            leave_offset(transaction, 0, CLOSED, link, options)
+            leave_mark(transaction, 0, CLOSED, link, options)
             link.transactions.end(transaction, commit=True)
             return
         except Refused as refused:
@@ -148,19 +154,9 @@ def close_id(transactional_id: str, link: Link, options: SinkOptions) -> None:
                 raise
 
 
-def leave_offset(transaction: Transaction, offset: int, metadata: str, link: Link, options: SinkOptions) -> None:
-    """An offset on the anchor topic for the group of the id's name, committed when the transaction is."""
-    group = transaction.transactional_id
-    deadline = time.monotonic() + ANCHOR_PATIENCE_S
-    while True:
-        try:
-            link.transactions.add_offset(transaction, group, (options.anchor_topic, 0), offset, metadata)
-            return
-        except Refused as refused:
-            if refused.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline:
-                raise
-        link.create_topic(options.anchor_topic)
-        time.sleep(0.05)
+def leave_mark(transaction: Transaction, offset: int, metadata: str, link: Link, options: SinkOptions) -> None:
+    """In the anchor topic, committed when the transaction is."""
+    link.transactions.leave_mark(transaction, options.anchor_topic, CommittedOffset(offset, metadata))
 
 
 def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:

@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a committed batch leaves on the anchor, beside its number: told apart by digest and run."""
+    """What a committed batch leaves in its mark, beside its number: told apart by digest and run."""
 
     digest: Digest
     run: str
@@ -73,6 +73,7 @@ class Prepared(WriterCommitMessage):
     digest: Digest
     began_s: float
     first_of_run: bool
+    former_group: bool = False  # a version before marks left a group of the id's name
 
 
 @dataclass(frozen=True)

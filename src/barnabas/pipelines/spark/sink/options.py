@@ -1,8 +1,9 @@
 """The sink's options: those of the JVM Kafka connector with its rules, the producer's settings, and some of ours.
 
 Ours: `exactlyOnce`, `sinkName` (needed inside foreachBatch, where one query may have several sinks) and `anchorTopic`
-(the empty topic on which the sinks note which batch they have written), and `timestampColumn` (where a record's time
-stands; without it a record has the time of its writing, as with the JVM connector). Names are case-insensitive.
+(the topic in which the sinks note which batch they have written), and `timestampColumn` (where a record's time
+stands; without it a record has the time of its writing, as with the JVM connector). Names are case-insensitive. Options
+nobody knows are ignored, as Spark does everywhere, unless they look like one that was mistyped.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.pipelines.spark.option_values import OptionError, boolean, kafka_properties
+from barnabas.client.producer_settings import ProducerSettings
+from barnabas.pipelines.spark.option_values import OptionError, boolean, check_names, kafka_properties
 from barnabas.wire.compression import Compression
 
-ANCHOR_TOPIC = "__barnabas_sinks"
+ANCHOR_TOPIC = "__barnabas_sink_marks"
+FORMER_ANCHOR_TOPIC = "__barnabas_sinks"  # on which versions before marks committed offsets
 TRANSACTION_TIMEOUT_MS = 60_000
 TRANSACTION_TIMEOUT_MS_MAX = 900_000
 BATCH_BYTES = 512 * 1024
@@ -68,6 +71,10 @@ TAKEN_PROPERTIES = frozenset(
     }
 )
 TAKEN_FAMILIES = ("ssl.", "sasl.")
+KNOWN = (
+    "topic", "exactlyOnce", "sinkName", "anchorTopic", "timestampColumn", "includeHeaders", "path",
+    "checkpointLocation", *(f"kafka.{name}" for name in TAKEN_PROPERTIES),
+)  # fmt: skip
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -92,8 +99,25 @@ class SinkOptions:
     max_block_ms: int
     transaction_timeout_ms: int
 
+    @property
+    def producer(self) -> ProducerSettings:
+        """How ready batches are sent; what concerns records is done here."""
+        return ProducerSettings(
+            acks=self.acks,
+            idempotent=self.idempotent,
+            in_flight_max=self.in_flight_max,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+            request_timeout_ms=self.request_timeout_ms,
+            max_request_size=self.request_bytes_max,
+        )
+
+    @property
+    def former_anchor_topic(self) -> str:
+        return FORMER_ANCHOR_TOPIC if self.anchor_topic == ANCHOR_TOPIC else self.anchor_topic
+
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        check_names(given, KNOWN)
         options = {name.lower(): value for name, value in given.items()}
         properties = kafka_properties(options, REFUSED_PROPERTIES)
         for name in sorted(properties):

@@ -4,7 +4,7 @@ A transaction is known by its transactional id, producer id and epoch, which tra
 is the client's business (`barnabas.client.transaction_requests`).
 
     begin(id) ends what a former holder of the id left open, and shuts it out by a new epoch
-    add_partitions, then batches produced by a BatchSender; add_offset for an offset that becomes committed with them
+    add_partitions, then batches produced by a BatchSender; leave_mark for a mark that becomes committed with them
     end(transaction, commit=True | False)
 """
 
@@ -13,12 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from barnabas.client import transaction as transactions
 from barnabas.client import transaction_requests as requests
+from barnabas.client.batch_sender import BatchSender
 from barnabas.client.cluster import Cluster
+from barnabas.client.connection import Connection
 from barnabas.client.errors import Refused
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import CommittedOffset, committed_offsets
 from barnabas.client.transaction_requests import PreparedTransaction
+from barnabas.pipelines.spark.sink.marks import PARTITION, Marks, mark_batch
 from barnabas.wire.errors import ErrorCode
 
 __all__ = ["FENCED", "CommittedOffset", "Transaction", "TransactionalProducer"]
@@ -46,6 +50,10 @@ class TransactionalProducer:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.batch_connections: dict[int, Connection] = {}  # by node
+        self._marks: dict[str, Marks] = {}
+        self._filling: Transaction | None = None
+        self._added: set[TopicPartition] = set()
 
     def begin(self, transactional_id: str, timeout_ms: int) -> Transaction:
         """Waits until a transaction that the id's former holder left is ended. `timeout_ms` bounds this one's life."""
@@ -58,17 +66,59 @@ class TransactionalProducer:
             raise
 
     def add_partitions(self, transaction: Transaction, partitions: Iterable[TopicPartition]) -> None:
-        requests.add_partitions(self.cluster, PreparedTransaction(*transaction), partitions)
+        """Those of this transaction that were added here already are not asked for again."""
+        if transaction != self._filling:
+            self._filling, self._added = transaction, set()
+        if new := set(partitions) - self._added:
+            requests.add_partitions(self.cluster, PreparedTransaction(*transaction), new)
+            self._added |= new
 
-    def add_offset(self, transaction: Transaction, group: str, at: TopicPartition, offset: int, metadata: str) -> None:
-        """The group's offset, committed when the transaction is."""
-        prepared = PreparedTransaction(*transaction)
-        requests.add_group(self.cluster, prepared, group)
-        requests.add_offsets(self.cluster, prepared, group, {at: CommittedOffset(offset, metadata)})
+    def marks_partition(self, topic: str) -> list[TopicPartition]:
+        """Which `leave_mark` writes to. Added together with others, it costs no question of its own."""
+        self._marks_of(topic).make_sure()
+        return [(topic, PARTITION)]
 
-    def committed_offset(self, group: str, at: TopicPartition) -> CommittedOffset | None:
-        """Waits until no open transaction may change it any more. None if the group never committed one."""
-        return committed_offsets(self.cluster, group, [at], require_stable=True).get(at)
+    def leave_mark(self, transaction: Transaction, topic: str, mark: CommittedOffset) -> None:
+        """Committed when the transaction is."""
+        marks = self.marks_partition(topic)
+        self.add_partitions(transaction, marks)
+        known = transactions.Transaction(PreparedTransaction(*transaction))
+        known.partitions.update(marks)
+        sender = BatchSender(self.cluster, transaction=known, connections=self.batch_connections)
+        try:
+            sender.send(topic, PARTITION, mark_batch(transaction.transactional_id, mark))
+            sender.flush()
+        finally:
+            sender.close()
+
+    def last_mark(self, transactional_id: str, topic: str) -> CommittedOffset | None:
+        """Waits until no open transaction may change it. None if the id never committed one."""
+        return self._marks_of(topic).last(transactional_id)
+
+    def last_of_group(self, transactional_id: str, topic: str) -> CommittedOffset | None:
+        """What versions before marks left: an offset on the topic, committed for the group of the id's name."""
+        try:
+            found = committed_offsets(self.cluster, transactional_id, [(topic, PARTITION)], require_stable=True)
+        except Refused as refused:
+            if refused.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                return None
+            raise
+        return found.get((topic, PARTITION))
+
+    def delete_group(self, transactional_id: str) -> None:
+        from barnabas.client.admin.groups import delete_group
+
+        delete_group(self.cluster, transactional_id)
+
+    def close(self) -> None:
+        for connection in self.batch_connections.values():
+            connection.close()
+        self.batch_connections.clear()
+
+    def _marks_of(self, topic: str) -> Marks:
+        if topic not in self._marks:
+            self._marks[topic] = Marks(self.cluster, topic)
+        return self._marks[topic]
 
     def end(self, transaction: Transaction, *, commit: bool) -> None:
         """May be repeated, with the same outcome, by any process that knows the transaction."""

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from barnabas.client import transaction as client
+from barnabas.client.batch_sender import BatchSender
 from barnabas.client.errors import Refused
+from barnabas.client.metadata import TopicPartition
+from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.columns import rows_of
-from barnabas.pipelines.spark.sink.commit import abort_quietly, leave_offset, why_not
-from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink.commit import abort_quietly, leave_mark, why_not
+from barnabas.pipelines.spark.sink.link import Link
 from barnabas.pipelines.spark.sink.messages import (
     Digest,
     Message,
@@ -39,7 +43,10 @@ def write_turn(
     began_s = time.time()
     transactions = link.transactions
     transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
-    last = transactions.committed_offset(turn.transactional_id, (options.anchor_topic, 0))
+    last = transactions.last_mark(turn.transactional_id, options.anchor_topic)
+    former = None
+    if last is None and turn.batch is not None:
+        last = former = transactions.last_of_group(turn.transactional_id, options.former_anchor_topic)
     if turn.batch is None and last is not None:
         raise SinkError(f"task {turn.task} of {turn.what} came after it had been given up")
     trace = None if last is None else Trace.parse(last.metadata)
@@ -61,7 +68,7 @@ def write_turn(
             raise why_not(turn, began_s, error, options) from error
         raise
     first_of_run = trace is None or not turn.run or trace.run != turn.run
-    return Prepared(turn, transaction, found, began_s, first_of_run)
+    return Prepared(turn, transaction, found, began_s, first_of_run, former is not None)
 
 
 def _fill(
@@ -74,14 +81,15 @@ def _fill(
     known_as: Digest | None,
 ) -> Digest:
     transactions = link.transactions
-    writer = TaskWriter(
-        link,
-        options,
-        identity=ProducerIdentity(transaction.producer_id, transaction.epoch),
-        transactional_id=transaction.transactional_id,
-        announce=lambda partitions: transactions.add_partitions(transaction, partitions),
-        first=turn.task + (turn.batch or 0),
-    )
+    marks = [] if turn.batch is None else transactions.marks_partition(options.anchor_topic)
+    known = client.Transaction(PreparedTransaction(*transaction))
+    sender = BatchSender(link.cluster, options.producer, known, link.batch_connections)
+
+    def announce(partitions: list[TopicPartition]) -> None:
+        transactions.add_partitions(transaction, [*partitions, *marks])
+        known.partitions.update(partitions)
+
+    writer = TaskWriter(link, options, sender, announce=announce, first=turn.task + (turn.batch or 0))
     found = known_as or Digest()
     try:
         for rows in rows_of(batches, rules):
@@ -90,7 +98,7 @@ def _fill(
             writer.write(rows)
         writer.flush()
     finally:
-        writer.close()
+        sender.close()
     if turn.batch is not None:
-        leave_offset(transaction, turn.batch + 1, str(Trace(found, turn.run)), link, options)
+        leave_mark(transaction, turn.batch + 1, str(Trace(found, turn.run)), link, options)
     return found

@@ -9,51 +9,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from barnabas.client.batch_sender import BatchSender
 from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.sink.batches import Columns, Records, encode_records, field_bytes, record_batch
 from barnabas.pipelines.spark.sink.columns import ANY_PARTITION, BadRow, Rows
 from barnabas.pipelines.spark.sink.digest import digest, topic_number
-from barnabas.pipelines.spark.sink.link import Link, ProducerIdentity
+from barnabas.pipelines.spark.sink.link import Link
 from barnabas.pipelines.spark.sink.messages import Digest
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
 from barnabas.pipelines.spark.sink.options import SinkOptions
-from barnabas.pipelines.spark.sink.sender import BatchSender
-from barnabas.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, add_to_sequence
+from barnabas.wire.batch import HEADER_BYTES
 
 Numbers = npt.NDArray[np.int64]
 
 
 class TaskWriter:
-    """`identity` numbers the batches, None for a producer that is not idempotent; `announce` is told of partitions
-    before the first batch for them is sent; keyless rows begin at partition `first`, so that tasks spread out."""
+    """`announce` is told of partitions before the first batch for them is sent; keyless rows begin at partition
+    `first`, so that tasks spread out."""
 
     def __init__(
         self,
         link: Link,
         options: SinkOptions,
+        sender: BatchSender,
         *,
-        identity: ProducerIdentity | None,
-        transactional_id: str | None = None,
         announce: Callable[[list[TopicPartition]], None] | None = None,
         first: int = 0,
     ) -> None:
         self._link = link
         self._options = options
-        self._identity = identity
-        self._transactional = transactional_id is not None
         self._announce = announce
         self._announced: set[TopicPartition] = set()
         self._sticky_bytes = first * options.batch_bytes
-        self._sender = BatchSender(
-            link.cluster,
-            acks=options.acks,
-            transactional_id=transactional_id,
-            delivery_timeout_ms=options.delivery_timeout_ms,
-            request_timeout_ms=options.request_timeout_ms,
-            request_bytes_max=options.request_bytes_max,
-            in_flight_max=options.in_flight_max,
-            connections=link.batch_connections,
-        )
+        self._sender = sender
 
     def write(self, rows: Rows) -> None:
         owners, numbers = self._place(rows)
@@ -73,9 +61,6 @@ class TaskWriter:
 
     def flush(self) -> None:
         self._sender.flush()
-
-    def close(self) -> None:
-        self._sender.close()
 
     def _place(self, rows: Rows) -> tuple[list[TopicPartition], Numbers]:
         """All partitions of the topics that occur, and for each row the number of its partition in that list."""
@@ -127,19 +112,11 @@ class TaskWriter:
         limit = self._options.request_bytes_max
         if len(records.payload) > limit and records.rows == 1:
             raise BadRow(f"a row of {len(records.payload)} bytes is larger than kafka.max.request.size, {limit}")
-        identity = self._identity
-        sequence = NO_SEQUENCE if identity is None else identity.sequences.get(owner, 0)
-        if identity is not None:
-            identity.sequences[owner] = add_to_sequence(sequence, records.rows)
         batch = record_batch(
             records,
             timestamp_ms=now_ms,
             compression=self._options.compression,
             level=self._options.compression_level,
-            producer_id=NO_PRODUCER_ID if identity is None else identity.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if identity is None else identity.epoch,
-            base_sequence=sequence,
-            transactional=self._transactional,
         )
         self._sender.send(*owner, batch)
 

@@ -122,8 +122,7 @@ def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: S
 
     link = link_to(options.properties)
     try:
-        identity = link.identity() if options.idempotent else None
-        writer = TaskWriter(link, options, identity=identity, first=task_context().taskAttemptId())
+        writer = TaskWriter(link, options, link.plain_sender(options.producer), first=task_context().taskAttemptId())
         count = 0
         for rows in rows_of(batches, rules):
             writer.write(rows)

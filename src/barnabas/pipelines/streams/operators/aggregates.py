@@ -1,13 +1,12 @@
 """Aggregates by key: records without key or value are left out, as in Kafka Streams.
 
-A batch shows each key once, with its value after the batch and before it, or every change where a stream looks it up.
-Foldings that take columns are computed for the whole batch in Arrow and then combined with the store, the others record
-by record in the order of ranks.
+A batch shows each key once, with its value after the batch and before it, or every change where an operator that
+remembers is behind it. Where keys are shown once, foldings that take columns are computed for the whole batch in Arrow
+and then combined with the store; all others go record by record in the order of ranks.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
-from barnabas.pipelines.streams.rows import Numbers, Rows, made
-
-IMMUTABLE = (int, float, str, bytes, bool, type(None))
+from barnabas.pipelines.streams.order import Numbers
+from barnabas.pipelines.streams.rows import Rows, in_ranks, made
+from barnabas.pipelines.streams.state.stores import Store
 
 
 @dataclass
@@ -31,152 +31,117 @@ class AggregateByKey(Operator):
     store_name: str
     foldings: list[Folding]
     every_change: bool = False
+    sees_changes = True
 
     def __post_init__(self) -> None:
         self.kind = self.foldings[0].kind if len(self.foldings) == 1 else "cogroup"
-        self.stores = (self.store_name,)
+        self.stores = (self.store_name, latest_of(self.store_name))
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)
-        if self.every_change:
-            return each_change(task, store, inputs, self.with_value, self.foldings[0].result)
-        if len(inputs) == 1 and self.foldings[0].by_column:
+        if len(inputs) == 1 and self.foldings[0].by_column and not self.every_change:
             grouped = by_column(inputs[0], self.foldings[0])
             if grouped is not None:
-                return self.combined(store, grouped)
-        return self.one_by_one(task, store, inputs)
-
-    def with_value(self, number: int, key: Any, value: Any, old: Any) -> Any:
-        folding = self.foldings[number]
-        return folding.add(key, value, folding.first() if old is None else old)
-
-    def combined(self, store: Any, grouped: Grouped) -> Rows:
-        folding = self.foldings[0]
-        olds, news = [], []
-        for key, part in zip(grouped.keys, grouped.parts, strict=True):
-            old = store.get(key)
-            new = folding.combine(key, old, part)
-            store.put(key, new)
-            olds.append(folding.result(old))
-            news.append(folding.result(new))
-        return Rows(grouped.keys, news, grouped.times, grouped.ranks, olds=olds)
-
-    def one_by_one(self, task: Task, store: Any, inputs: list[Rows]) -> Rows:
-        last: dict[Any, tuple[int, int]] = {}
-        before: dict[Any, Any] = {}
+                return self.combined(store, task.store(latest_of(self.store_name)), grouped)
+        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
         for number, key, value, time, rank in in_order(inputs):
             if key is None or value is None:
                 continue
             folding = self.foldings[number]
             try:
                 old = store.get(hashable(key))
-                if key not in before:
-                    before[key] = kept(old)
-                store.put(key, folding.add(key, value, folding.first() if old is None else old))
+                changes.before(key, old)
+                new = folding.add(key, value, folding.first() if old is None else old)
             except Exception as error:
                 task.fail(rank, error)
                 continue
-            last[key] = (max(time, last[key][0]), rank) if key in last else (time, rank)
-        keys = list(last)
-        result = self.foldings[0].result
-        news = [None if (found := store.get(key)) is None else result(found) for key in keys]
-        olds = [None if before[key] is None else result(before[key]) for key in keys]
-        return made(keys, news, [last[key][0] for key in keys], [last[key][1] for key in keys], olds)
+            store.put(key, new)
+            changes.after(key, new, time, rank)
+        return changes.rows()
+
+    def combined(self, store: Store, latest: Store, grouped: Grouped) -> Rows:
+        folding = self.foldings[0]
+        olds, news = [], []
+        times = grouped.times.tolist()
+        for at, (key, part) in enumerate(zip(grouped.keys, grouped.parts, strict=True)):
+            old = store.get(key)
+            new = folding.combine(key, old, part)
+            store.put(key, new)
+            olds.append(folding.result(old))
+            news.append(folding.result(new))
+            held = latest.get(key, -1)
+            if times[at] > held:
+                latest.put(key, times[at])
+            else:
+                times[at] = held
+        return in_ranks(Rows(grouped.keys, news, np.array(times, np.int64), grouped.ranks, olds=olds))
 
 
 @dataclass
 class AggregateTable(Operator):
-    """Of a table that was grouped: what a row was is subtracted, what it is is added. Values come as (added, value)."""
+    """Of a table that was grouped: what a row was is subtracted, what it is is added. Values come as (old, new), either
+    of which may be None."""
 
     store_name: str
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
+    any_order: bool = False  # whether changes give the same in any order, and those of a row that come to nothing too
     every_change: bool = False
     kind = "aggregate-table"
 
     def __post_init__(self) -> None:
-        self.stores = (self.store_name,)
+        self.stores = (self.store_name, latest_of(self.store_name))
+        self.sees_changes = not self.any_order
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)
-        if self.every_change:
-            return each_change(task, store, inputs, self.with_value)
-        before: dict[Any, Any] = {}
-        last: dict[Any, tuple[int, int]] = {}
-        for _, key, change, time, rank in in_order(inputs):
-            if key is None or change[1] is None:
+        changes = Changes(task, self.store_name, lambda aggregate: aggregate, every_change=self.every_change)
+        for _, key, (gone, added), time, rank in in_order(inputs):
+            if key is None:
                 continue
             try:
-                old = store.get(hashable(key))
-                if key not in before:
-                    before[key] = kept(old)
-                store.put(key, self.with_value(0, key, change, old))
+                new = old = store.get(hashable(key))
+                changes.before(key, old)
+                if gone is not None:
+                    new = self.subtractor(key, gone, self.initial() if new is None else new)
+                if added is not None:
+                    new = self.adder(key, added, self.initial() if new is None else new)
             except Exception as error:
                 task.fail(rank, error)
                 continue
-            last[key] = (time, rank)
-        keys = list(last)
-        times, ranks = [last[key][0] for key in keys], [last[key][1] for key in keys]
-        return made(keys, [store.get(key) for key in keys], times, ranks, [before[key] for key in keys])
-
-    def with_value(self, number: int, key: Any, change: Any, old: Any) -> Any:
-        added, value = change
-        if value is None:
-            return old
-        change_by = self.adder if added else self.subtractor
-        return change_by(key, value, self.initial() if old is None else old)
-
-
-def each_change(
-    task: Task,
-    store: Any,
-    inputs: list[Rows],
-    with_value: Callable[[int, Any, Any, Any], Any],
-    result: Callable[[Any], Any] = lambda aggregate: aggregate,
-) -> Rows:
-    """A row for every record, so that a stream that looks it up finds what was there when its record came."""
-    keys, news, olds, times, ranks = [], [], [], [], []
-    for number, key, value, time, rank in in_order(inputs):
-        if key is None or value is None:
-            continue
-        try:
-            old = store.get(hashable(key))
-            was = None if old is None else kept(result(old))
-            new = with_value(number, key, value, old)
             store.put(key, new)
-        except Exception as error:
-            task.fail(rank, error)
-            continue
-        keys.append(key)
-        news.append(None if new is None else kept(result(new)))
-        olds.append(was)
-        times.append(time)
-        ranks.append(rank)
-    return made(keys, news, times, ranks, olds)
+            changes.after(key, new, time, rank)
+        return changes.rows()
 
 
 @dataclass
 class GroupTable(Operator):
-    """Both sides of a table's change under their new keys."""
+    """Both sides of a table's change under their new keys, as (old, new): together where the keys are the same."""
 
     function: Callable[[Any, Any], Any]
     kind = "group-table"
+    several_rows = True
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
         keys, values, times, ranks = [], [], [], []
         columns = zip(rows.keys, rows.values, rows.olds or (), rows.times.tolist(), rows.ranks.tolist(), strict=True)
         for key, new, old, time, rank in columns:
-            for added, value in ((False, old), (True, new)):
-                if value is None:
-                    continue
-                try:
-                    keys.append(self.function(key, value))
-                except Exception as error:
-                    task.fail(rank, error)
-                    continue
-                values.append((added, value))
+            try:
+                before = None if old is None else self.function(key, old)
+                after = None if new is None else self.function(key, new)
+            except Exception as error:
+                task.fail(rank, error)
+                continue
+            if old is not None and new is not None and before == after:
+                changed = [(after, (old, new))]
+            else:
+                changed = [(before, (old, None))] if old is not None else []
+                changed += [(after, (None, new))] if new is not None else []
+            for place, value in changed:
+                keys.append(place)
+                values.append(value)
                 times.append(time)
                 ranks.append(rank)
         return made(keys, values, times, ranks)
@@ -266,8 +231,3 @@ def hashable(key: Any) -> Any:
             f"a key of type {type(key).__name__} can't be grouped or joined by: select another one"
         ) from None
     return key
-
-
-def kept(value: Any) -> Any:
-    """What stays as it is when the function changes the original."""
-    return value if isinstance(value, IMMUTABLE) else pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))

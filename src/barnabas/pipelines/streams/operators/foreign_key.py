@@ -1,8 +1,8 @@
 """A table joined with another by a key inside its values.
 
 Where a row lives, `Subscribe` turns its change into messages to the partitions of the foreign keys: to leave the old
-one and to enter the new one. There `JoinByForeignKey` keeps the rows of both tables. A batch sends at most one change
-of a row, and leaving comes first, so a row gets one result in a batch and all partitions agree which.
+one and to enter the new one. There `JoinByForeignKey` keeps the rows of both tables. Results go back to the partition
+of the row, which gets those from several foreign keys in the order of the changes that brought them about.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.pipelines.streams.operators.aggregates import hashable
+from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
+from barnabas.pipelines.streams.operators.changes import latest_of
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.stores import Store
@@ -27,6 +28,7 @@ class Subscribe(Operator):
     store_name: str
     foreign_key: Callable[[Any, Any], Any]
     kind = "subscribe"
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.stores = (self.store_name,)
@@ -34,13 +36,10 @@ class Subscribe(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
         store = task.store(self.store_name)
-        last: dict[Any, tuple[Any, int, int]] = {}
+        keys, messages, times, ranks = [], [], [], []
         columns = zip(rows.keys, rows.values, rows.times.tolist(), rows.ranks.tolist(), strict=True)
         for key, value, time, rank in columns:
-            last[hashable(key)] = (value, time, rank)
-        keys, messages, times, ranks = [], [], [], []
-        for key, (value, time, rank) in last.items():
-            old = store.get(key)
+            old = store.get(hashable(key))
             try:
                 new = None if value is None else self.foreign_key(key, value)
             except Exception as error:
@@ -62,51 +61,59 @@ class Subscribe(Operator):
 
 @dataclass
 class JoinByForeignKey(Operator):
-    """Inputs: messages, and the other table's changes. Stores: subscribers by foreign key, and the other table."""
+    """Inputs: messages, and the other table's changes. Stores: subscribers by foreign key, the other table, and beside
+    it the times of its rows: a row that enters gives a result of the later time, as in Kafka Streams."""
 
     subscribers: str
     table: str
     joiner: Callable[[Any, Any], Any]
     left: bool
     kind = "join-by-foreign-key"
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = "left-join-by-foreign-key" if self.left else "join-by-foreign-key"
         self.stores = (self.subscribers, self.table)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        messages, changes = inputs
         table, subscribers = task.store(self.table), task.store(self.subscribers)
-        for key, value in zip(changes.keys, changes.values, strict=True):
-            table.put(hashable(key), value)
-        touched: dict[Any, tuple[Any, Any, int, int]] = {}  # row's key: foreign key or None, row, time, rank
-        columns = zip(messages.keys, messages.values, messages.times.tolist(), messages.ranks.tolist(), strict=True)
-        for foreign, (what, key, value), time, rank in sorted(columns, key=lambda one: one[1][0] != LEAVE):
-            if what == LEAVE:
-                put_subscriber(subscribers, foreign, key, None)
-                continue
-            if what == ENTER:
-                put_subscriber(subscribers, foreign, key, value)
-            touched[key] = (foreign if what == ENTER else None, value, time, rank)
-        for foreign, time, rank in zip(changes.keys, changes.times.tolist(), changes.ranks.tolist(), strict=True):
-            for key, value in subscribers.get(foreign, {}).items():
-                touched[key] = (foreign, value, time, rank)
-        return self.results(task, table, touched)
-
-    def results(self, task: Task, table: Store, touched: dict[Any, tuple[Any, Any, int, int]]) -> Rows:
+        latest = task.store(latest_of(self.table))
         keys, values, times, ranks = [], [], [], []
-        for key, (foreign, value, time, rank) in sorted(touched.items(), key=lambda one: one[1][3]):
+        for side, foreign, content, time, rank in in_order(inputs):
+            if side:
+                touched = self.changed(table, subscribers, foreign, content)
+                latest.put(foreign, None if content is None else time)
+            else:
+                touched = self.told(subscribers, foreign, content)
             other = None if foreign is None else table.get(foreign)
-            try:
-                found = self.joiner(value, other) if value is not None and (other is not None or self.left) else None
-            except Exception as error:
-                task.fail(rank, error)
-                continue
-            keys.append(key)
-            values.append(found)
-            times.append(time)
-            ranks.append(rank)
+            if other is not None and not side:
+                time = max(time, latest.get(foreign, -1))
+            for key, value in touched:
+                there = value is not None and (other is not None or self.left)
+                try:
+                    found = self.joiner(value, other) if there else None
+                except Exception as error:
+                    task.fail(rank, error)
+                    continue
+                keys.append(key)
+                values.append(found)
+                times.append(time)
+                ranks.append(rank)
         return made(keys, values, times, ranks)
+
+    def changed(self, table: Store, subscribers: Store, foreign: Any, value: Any) -> list[tuple[Any, Any]]:
+        """The rows, by key, that a change of the other table touches."""
+        table.put(hashable(foreign), value)
+        return list(subscribers.get(foreign, {}).items())
+
+    def told(self, subscribers: Store, foreign: Any, message: Any) -> list[tuple[Any, Any]]:
+        what, key, value = message
+        if what == LEAVE:
+            put_subscriber(subscribers, foreign, key, None)
+            return []
+        if what == ENTER:
+            put_subscriber(subscribers, foreign, key, value)
+        return [(key, value)]
 
 
 def put_subscriber(store: Store, foreign: Any, key: Any, value: Any) -> None:

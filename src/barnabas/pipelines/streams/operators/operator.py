@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from barnabas.pipelines.streams.context import Headers, RecordContext, WithContext
 from barnabas.pipelines.streams.expressions import Computed
+from barnabas.pipelines.streams.order import Numbers
+from barnabas.pipelines.streams.origins import Place
 from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 
@@ -17,13 +20,35 @@ class Task(Protocol):
 
     def global_store(self, name: str) -> Store: ...
 
+    @property
+    def wall_clock_ms(self) -> int:
+        """When the batch was begun."""
+
+    def arrived(self, sources: tuple[int, ...]) -> tuple[Numbers, Numbers]:
+        """Ranks and times of all rows of these sources, in their order."""
+
+    def headers(self, rank: int) -> Headers: ...
+
+    def context(self, rank: int, time_ms: int) -> RecordContext: ...
+
+    def place(self, rank: int) -> Place:
+        """Topic, partition and offset of the record that a row comes from."""
+
     def fail(self, rank: int, error: Exception) -> None:
         """Raises, naming operator and record; returns where the record became a dead letter."""
 
+    def fail_at(self, time_ms: int, error: Exception) -> None:
+        """Raises, naming operator and time."""
+
 
 class Operator:
+    """What an operator makes of the rows up to a rank does not depend on the rows behind it (see `order`). An aggregate
+    is free to show a key once a batch where nobody behind it `sees_changes`: the plan says so by `every_change`."""
+
     kind = "operator"
     stores: tuple[str, ...] = ()  # what it remembers, by name
+    sees_changes = False  # results depend on each row that comes in, not on the last one of a key alone
+    several_rows = False  # a row may become several
 
     def run(self, task: Task, inputs: list[Rows]) -> Any:
         raise NotImplementedError
@@ -43,8 +68,9 @@ class OfValue:
         return self.function(value)
 
 
-def called(task: Task, rows: Rows, function: Callable[[Any, Any], Any]) -> tuple[Rows, list[Any]]:
-    """The function's results for key and value of each row, beside those rows that it didn't fail on."""
+def called(task: Task, rows: Rows, function: Callable[..., Any], contextual: bool = False) -> tuple[Rows, list[Any]]:
+    """The function's results for key and value of each row, beside those rows that it didn't fail on. If it is
+    `contextual` it takes the record's context, too."""
     keys, values = rows.keys, rows.values
     if isinstance(function, Computed):
         try:
@@ -53,7 +79,10 @@ def called(task: Task, rows: Rows, function: Callable[[Any, Any], Any]) -> tuple
             pass  # one by one it is told which
     results: list[Any] = []
     failed: list[int] = []
-    calls = map(function.function, values) if isinstance(function, OfValue) else map(function, keys, values)
+    columns: list[Iterable[Any]] = [values] if isinstance(function, OfValue) else [keys, values]
+    if contextual:
+        columns.append(map(task.context, rows.ranks.tolist(), rows.times.tolist()))
+    calls = map(function.function if isinstance(function, OfValue) else function, *columns)
     while True:
         try:
             results.extend(calls)
@@ -64,3 +93,7 @@ def called(task: Task, rows: Rows, function: Callable[[Any, Any], Any]) -> tuple
             position = len(results) + len(failed)
             task.fail(int(rows.ranks[position]), error)
             failed.append(position)
+
+
+def wants_context(function: Any) -> bool:
+    return isinstance(function, WithContext)

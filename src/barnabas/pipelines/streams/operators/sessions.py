@@ -6,16 +6,18 @@ A session that grows is another window: the old one gets a tombstone. A store ho
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from barnabas.pipelines.streams.operators.aggregates import hashable, in_order, kept
+from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
+from barnabas.pipelines.streams.operators.changes import Changes, kept
 from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_of
-from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import SessionWindows, Windowed
 
@@ -29,6 +31,9 @@ class AggregateBySession(Operator):
     foldings: list[Folding]
     windows: SessionWindows
     retention_ms: int
+    every_change: bool = False
+    sees_changes = True
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = "session-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
@@ -41,56 +46,48 @@ class AggregateBySession(Operator):
         store, clock = task.store(self.store_name), task.store(times_of(self.store_name))
         rows = [row for row in in_order(inputs) if row[1] is not None and row[2] is not None]
         seen = advanced(clock, np.array([row[3] for row in rows], np.int64)).tolist()
-        before: dict[Any, list[Session]] = {}
-        last: dict[Any, tuple[int, int]] = {}
+        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change, sessions=True)
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
-            sessions = store.get(hashable(key), [])
-            if key not in before:
-                before[key] = kept(sessions)
+            sessions: list[Session] = store.get(hashable(key), [])
+            first, end, window = self.around(sessions, time)
+            if window[1] < stream_time - self.windows.grace_ms - self.windows.gap_ms:
+                continue
+            near = sessions[first:end]
+            places = [Windowed(key, one[0], one[1]) for one in near]
+            new = Windowed(key, *window)
+            olds = [kept(one[2]) for one in near]
             try:
-                changed = self.with_record(self.foldings[number], sessions, key, value, time, stream_time)
+                aggregate = self.folded(self.foldings[number], near, key, value)
             except Exception as error:
                 task.fail(rank, error)
                 continue
-            if changed is not None:
-                store.put(key, changed)
-                last[key] = (max(time, last[key][0]), rank) if key in last else (time, rank)
-        found = self.changes(store, before, last)
+            store.put(key, [*sessions[:first], (*window, aggregate), *sessions[end:]])
+            # As in Kafka Streams a session is taken back before it is shown again, unless it has one moment only.
+            taken_back = self.every_change and new.start_ms < new.end_ms
+            for place, old in zip(places, olds, strict=True):
+                changes.before(place, old)
+                if place != new or taken_back:
+                    changes.after(place, None, place.end_ms, rank)
+            if new not in places or taken_back:
+                changes.before(new, None)
+            changes.after(new, aggregate, new.end_ms, rank)
         self.sweep(store, clock)
-        return found
+        return changes.rows(lambda place: place)
 
-    def with_record(
-        self, folding: Folding, sessions: list[Session], key: Any, value: Any, time: int, stream_time: int
-    ) -> list[Session] | None:
-        """None for a record whose session is over."""
+    def around(self, sessions: list[Session], time: int) -> tuple[int, int, tuple[int, int]]:
+        """From where to where a record of this time joins sessions, and the start and end of what they become."""
         gap = self.windows.gap_ms
-        near = [one for one in sessions if one[1] >= time - gap and one[0] <= time + gap]
-        start = min([time, *(one[0] for one in near)])
-        end = max([time, *(one[1] for one in near)])
-        if end < stream_time - self.windows.grace_ms - gap:
-            return None
+        first = bisect.bisect_left(sessions, time - gap, key=lambda one: one[1])
+        end = bisect.bisect_right(sessions, time + gap, key=lambda one: one[0])
+        if first >= end:
+            return first, first, (time, time)
+        return first, end, (min(time, sessions[first][0]), max(time, sessions[end - 1][1]))
+
+    def folded(self, folding: Folding, near: list[Session], key: Any, value: Any) -> Any:
         aggregate = folding.first()
         for one in near:
             aggregate = folding.combine(key, aggregate, one[2]) if aggregate is not None else one[2]
-        aggregate = folding.add(key, value, aggregate)
-        others = [one for one in sessions if one not in near]
-        return sorted([*others, (start, end, aggregate)], key=lambda one: one[0])
-
-    def changes(self, store: Store, before: dict[Any, list[Session]], last: dict[Any, tuple[int, int]]) -> Rows:
-        keys, news, olds, times, ranks = [], [], [], [], []
-        result = self.foldings[0].result
-        for key, (_, rank) in last.items():
-            was = {(start, end): aggregate for start, end, aggregate in before[key]}
-            now = {(start, end): aggregate for start, end, aggregate in store.get(key, [])}
-            for place in [*(place for place in was if place not in now), *now]:
-                if place in was and place in now and was[place] == now[place]:
-                    continue
-                keys.append(Windowed(key, *place))
-                news.append(result(now[place]) if place in now else None)
-                olds.append(result(was[place]) if place in was else None)
-                times.append(place[1])
-                ranks.append(rank)
-        return made(keys, news, times, ranks, olds)
+        return folding.add(key, value, aggregate)
 
     def sweep(self, store: Store, clock: Store) -> None:
         """Sessions that are over are dropped now and then: each time costs a look at all keys."""
@@ -99,7 +96,7 @@ class AggregateBySession(Operator):
         if time - clock.get(SWEPT, -1) < keeps_ms:
             return
         clock.put(SWEPT, time)
-        for key, sessions in list(store.data.items()):
+        for key, sessions in store.entries():
             kept_ones = self.reachable(sessions, time - keeps_ms)
             if len(kept_ones) < len(sessions):
                 store.put(key, kept_ones or None)

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from barnabas.pipelines.streams.operators.aggregates import hashable, in_order, kept
+from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
+from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.sessions import SWEPT
-from barnabas.pipelines.streams.operators.windowed import TIME, advanced, starts_in, times_of
-from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.operators.windowed import TIME, advanced, note_start, take_closed, times_of
+from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import SlidingWindows, Windowed
 
@@ -33,10 +34,13 @@ class AggregateBySlidingWindow(Operator):
     foldings: list[Folding]
     windows: SlidingWindows
     retention_ms: int
+    every_change: bool = False
+    sees_changes = True
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = "sliding-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
-        self.stores = (self.store_name, self.records_name, times_of(self.store_name))
+        self.stores = (self.store_name, latest_of(self.store_name), self.records_name, times_of(self.store_name))
 
     @property
     def records_name(self) -> str:
@@ -50,44 +54,42 @@ class AggregateBySlidingWindow(Operator):
         clock = task.store(times_of(self.store_name))
         rows = [row for row in in_order(inputs) if row[1] is not None and row[2] is not None]
         seen = advanced(clock, np.array([row[3] for row in rows], np.int64)).tolist()
-        before: dict[Any, Any] = {}
-        last: dict[Any, tuple[int, int]] = {}
+        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
         difference = self.windows.difference_ms
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             closed = stream_time - self.windows.grace_ms
             if time + 1 + difference < closed:
                 continue
             folding = self.foldings[number]
-            there: list[Record] = records.get(hashable(key), [])
+            there = self.reachable(records.get(hashable(key), []), closed)
             arrived = clock.get(ARRIVED, 0)
             clock.put(ARRIVED, arrived + 1)
             bisect.insort(there, (time, number, value, arrived), key=lambda one: one[0])
-            records.put(key, [one for one in there if one[0] >= closed - difference])
+            records.put(key, there)
             for start in self.starts_around(there, time):
                 if start + difference < closed:  # its end belongs to it
                     continue
                 place = (start, key)
-                if place not in before:
-                    before[place] = kept(store.get(place))
+                old = store.get(place)
+                if old is not None and start > time:  # the one behind it is there, and is not changed by it
+                    continue
+                changes.before(place, old)
                 try:
-                    self.put(
-                        store, start, key, self.folded(store.get(place), folding, there, start, (key, value, time))
-                    )
+                    new = self.folded(old, folding, there, start, (key, value))
                 except Exception as error:
                     task.fail(rank, error)
                     break
-                last[place] = (time, rank)
-        places = list(last)
-        result = self.foldings[0].result
-        found = made(
-            [Windowed(key, start, start + difference) for start, key in places],
-            [None if (new := store.get(place)) is None else result(new) for place in places],
-            [last[place][0] for place in places],
-            [last[place][1] for place in places],
-            [None if before[place] is None else result(before[place]) for place in places],
-        )
-        self.sweep(store, records, clock)
-        return found
+                self.put(store, start, key, new)
+                held = (
+                    time if old is not None else max(one[0] for one in there if start <= one[0] <= start + difference)
+                )
+                changes.after(place, new, held, rank)
+        self.sweep(store, task.store(latest_of(self.store_name)), records, clock)
+        return changes.rows(lambda place: Windowed(place[1], place[0], place[0] + difference))
+
+    def reachable(self, records: list[Record], closed: int) -> list[Record]:
+        """Those in open windows, and those behind which an open one begins."""
+        return [one for one in records if one[0] >= closed - self.windows.difference_ms - 1]
 
     def starts_around(self, records: list[Any], time: int) -> list[int]:
         """The windows that hold a record of this time, and the one behind it if it holds others."""
@@ -105,13 +107,13 @@ class AggregateBySlidingWindow(Operator):
         return sorted(starts)
 
     def folded(self, old: Any, folding: Folding, records: list[Any], start: int, new: Any) -> Any:
-        key, value, time = new
+        key, value = new
         times = [one[0] for one in records]
         held = records[
             bisect.bisect_left(times, start) : bisect.bisect_right(times, start + self.windows.difference_ms)
         ]
         if old is not None:
-            return folding.add(key, value, old) if start <= time else old
+            return folding.add(key, value, old)
         aggregate = None
         for _, number, one, _ in sorted(held, key=lambda one: one[3]):
             own = self.foldings[number]
@@ -120,20 +122,19 @@ class AggregateBySlidingWindow(Operator):
 
     def put(self, store: Store, start: int, key: Any, value: Any) -> None:
         store.put((start, key), value)
-        starts_in(store).setdefault(start, set()).add(key)
+        note_start(store, start, key)
 
-    def sweep(self, store: Store, records: Store, clock: Store) -> None:
+    def sweep(self, store: Store, latest: Store, records: Store, clock: Store) -> None:
         difference = self.windows.difference_ms
         keeps_ms = max(difference + self.windows.grace_ms, self.retention_ms)
         time = clock.get(TIME, -1)
-        index = starts_in(store)
-        for start in [start for start in index if start + keeps_ms < time]:
-            for key in index.pop(start):
-                store.remove((start, key))
+        for place in take_closed(store, time - keeps_ms):
+            store.remove(place)
+            latest.remove(place)
         if time - clock.get(SWEPT, -1) < keeps_ms:
             return
         clock.put(SWEPT, time)
-        for key, there in list(records.data.items()):
-            open_ones = [one for one in there if one[0] >= time - self.windows.grace_ms - difference]
+        for key, there in records.entries():
+            open_ones = self.reachable(there, time - self.windows.grace_ms)
             if len(open_ones) < len(there):
                 records.put(key, open_ones or None)

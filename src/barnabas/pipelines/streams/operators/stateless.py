@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from barnabas.pipelines.streams.expressions import Computed
-from barnabas.pipelines.streams.operators.operator import Operator, Task, called
+from barnabas.pipelines.streams.operators.operator import Operator, Task, called, wants_context
 from barnabas.pipelines.streams.rows import Rows, merged
 
-Function = Callable[[Any, Any], Any]
+Function = Callable[..., Any]  # of key and value, and of the context where it is wrapped so
 
 
 @dataclass
@@ -42,15 +42,16 @@ class Filter(Operator):
         if rows.olds is not None:
             return self.run_on_table(task, rows)
         knows_null = isinstance(self.function, Computed) or None not in rows.values
-        rows, found = called(task, rows, self.function if knows_null else self.judge)
+        contextual = wants_context(self.function)
+        rows, found = called(task, rows, self.function if knows_null else self.judge, contextual)
         wanted = self.wanted
         return rows.take([at for at, held in enumerate(found) if held is not None and bool(held) is wanted])
 
-    def judge(self, key: Any, value: Any) -> Any:
+    def judge(self, key: Any, value: Any, *context: Any) -> Any:
         if value is not None:
-            return self.function(key, value)
+            return self.function(key, value, *context)
         try:
-            return self.function(key, None)
+            return self.function(key, None, *context)
         except Exception:
             return None
 
@@ -74,7 +75,7 @@ class MapValues(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
         if rows.olds is None:
-            rows, values = called(task, rows, self.function)
+            rows, values = called(task, rows, self.function, wants_context(self.function))
             return rows.with_values(values)
         function = self.function
 
@@ -92,11 +93,11 @@ class Map(Operator):
     kind = "map"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        def pair(key: Any, value: Any) -> tuple[Any, Any]:
-            new_key, new_value = self.function(key, value)
+        def pair(*given: Any) -> tuple[Any, Any]:
+            new_key, new_value = self.function(*given)
             return new_key, new_value
 
-        rows, pairs = called(task, inputs[0], pair)
+        rows, pairs = called(task, inputs[0], pair, wants_context(self.function))
         return Rows([key for key, _ in pairs], [value for _, value in pairs], rows.times, rows.ranks)
 
 
@@ -106,7 +107,7 @@ class SelectKey(Operator):
     kind = "select-key"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        rows, keys = called(task, inputs[0], self.function)
+        rows, keys = called(task, inputs[0], self.function, wants_context(self.function))
         return rows.with_keys(keys)
 
 
@@ -117,18 +118,19 @@ class FlatMap(Operator):
     function: Function
     values_only: bool = False
     kind = "flat-map"
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = "flat-map-values" if self.values_only else "flat-map"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        def several(key: Any, value: Any) -> list[Any]:
-            return list(self.function(key, value))
+        def several(*given: Any) -> list[Any]:
+            return list(self.function(*given))
 
-        def pairs(key: Any, value: Any) -> list[tuple[Any, Any]]:
-            return [(new_key, new_value) for new_key, new_value in self.function(key, value)]
+        def pairs(*given: Any) -> list[tuple[Any, Any]]:
+            return [(new_key, new_value) for new_key, new_value in self.function(*given)]
 
-        rows, lists = called(task, inputs[0], several if self.values_only else pairs)
+        rows, lists = called(task, inputs[0], several if self.values_only else pairs, wants_context(self.function))
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         times, ranks = np.repeat(rows.times, counts), np.repeat(rows.ranks, counts)
         if self.values_only:
@@ -148,7 +150,7 @@ class Peek(Operator):
         self.kind = "foreach" if self.ends else "peek"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        return called(task, inputs[0], self.function)[0]
+        return called(task, inputs[0], self.function, wants_context(self.function))[0]
 
 
 @dataclass
@@ -159,15 +161,15 @@ class Branch(Operator):
     kind = "branch"
 
     def run(self, task: Task, inputs: list[Rows]) -> list[Rows]:
-        filters = [Filter(function) for function in self.functions]
+        filters = [(Filter(function), wants_context(function)) for function in self.functions]
 
-        def first(key: Any, value: Any) -> int:
-            for number, one in enumerate(filters):
-                if one.judge(key, value):
+        def first(key: Any, value: Any, *context: Any) -> int:
+            for number, (one, contextual) in enumerate(filters):
+                if one.judge(key, value, *context) if contextual else one.judge(key, value):
                     return number
             return -1
 
-        rows, numbers = called(task, inputs[0], first)
+        rows, numbers = called(task, inputs[0], first, any(contextual for _, contextual in filters))
         return [rows.take([at for at, found in enumerate(numbers) if found == n]) for n in range(len(filters))]
 
 

@@ -2,11 +2,14 @@
 
 Both sides keep their records as (time, value) for as long as a partner may come, by the time of their own side: those
 of a side that lags behind are still there. Stream time is that of both sides together. In a left or outer join a record
-without a partner is shown when its time is over, and one without a key at once, as in Kafka Streams.
+without a partner is shown when its time is over, and one without a key at once, as in Kafka Streams. With `at_once` it
+is shown when it comes, and joined besides when a partner comes: as Kafka Streams before 3.1 and joins without grace in
+SQL have it.
 """
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +36,8 @@ class JoinStreams(Operator):
     windows: JoinWindows
     outer: tuple[bool, bool]
     kind = "join-streams"
+    sees_changes = True
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = {(False, False): "join-streams", (True, False): "left-join-streams"}.get(
@@ -100,14 +105,15 @@ class _Run:
         number = self.clock.get("number", 0)
         self.clock.put("number", number + 1)
         if not found and self.join.outer[side]:
-            if time + after < self.stream_time:
+            if time + after < self.stream_time or self.join.windows.at_once:
                 self.show_alone(key, side, value, time, rank)
             else:
                 self.lonely.put((time, side, number), (key, value))
                 heapq.heappush(self.waiting(), (time + after, (time, side, number)))
         if time > oldest:
             kept = [one for one in self.buffers[side].get(key, ()) if one[0] > oldest]
-            self.buffers[side].put(key, [*kept, (time, number, value)])
+            bisect.insort(kept, (time, number, value), key=lambda one: one[0])  # partners are met in the order of time
+            self.buffers[side].put(key, kept)
 
     def oldest(self, side: int, now: int = -1) -> int:
         """Records of a side are gone that are not later. `now` is the time of one that comes."""
@@ -159,7 +165,7 @@ class _Run:
 
 
 def _drop_old(buffer: Store, oldest: int) -> None:
-    for key, records in list(buffer.data.items()):
+    for key, records in buffer.entries():
         kept = [one for one in records if one[0] > oldest]
         if len(kept) < len(records):
             buffer.put(key, kept or None)

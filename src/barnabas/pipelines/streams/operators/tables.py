@@ -29,6 +29,7 @@ class TableSource(Operator):
 
     def __post_init__(self) -> None:
         self.stores = (self.store_name,)
+        self.sees_changes = not self.quiet  # behind a join by foreign key rows are a table's already
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
@@ -67,13 +68,14 @@ class Materialize(Operator):
 
 
 class View:
-    """A table as it stood at a rank of this batch; its own changes of that rank are there, as with tables first."""
+    """A table as it stood at a rank of this batch. A change is there for all who are behind the table as soon as it is
+    in its store, also for those who get it before the join does."""
 
     def __init__(self, store: Store, changes: Rows) -> None:
         self._store = store
         self._ranks: dict[Any, list[int]] = {}
         self._values: dict[Any, list[Any]] = {}
-        columns = zip(changes.keys, changes.values, changes.olds or (), changes.ranks.tolist(), strict=True)
+        columns = zip(changes.keys, changes.values, changes.olds or (), changes.stored.tolist(), strict=True)
         for key, new, old, rank in columns:
             if key not in self._ranks:
                 self._ranks[key], self._values[key] = [], [old]
@@ -86,9 +88,6 @@ class View:
             return self._store.get(key)
         return self._values[key][bisect.bisect_right(ranks, rank)]
 
-    def before(self, key: Any, rank: int) -> Any:
-        return self.at(key, rank - 1)
-
 
 @dataclass
 class JoinStreamTable(Operator):
@@ -99,6 +98,7 @@ class JoinStreamTable(Operator):
     joiner: Joiner
     left: bool
     kind = "join-stream-table"
+    sees_changes = True
 
     def __post_init__(self) -> None:
         self.kind = "left-join-stream-table" if self.left else "join-stream-table"
@@ -164,8 +164,9 @@ def joined(
 @dataclass
 class JoinTables(Operator):
     """Inputs: two tables, both in stores. A row is there where both are, or with `left` the first, or with `right` the
-    second."""
+    second. Its time is the later one of both sides: the times of either are kept in a store of the join's own."""
 
+    name: str
     left_store: str
     right_store: str
     joiner: Joiner
@@ -182,13 +183,14 @@ class JoinTables(Operator):
         lefts, rights = inputs
         left, right = View(task.store(self.left_store), lefts), View(task.store(self.right_store), rights)
         olds_of = (lefts.olds or [], rights.olds or [])
+        times_of = task.store(f"{self.name}-left-latest"), task.store(f"{self.name}-right-latest")
         at = [0, 0]
         keys, news, olds, times, ranks = [], [], [], [], []
         for side, key, value, time, rank in in_order(inputs):
             old = olds_of[side][at[side]]
             at[side] += 1
-            # The first table's row of a rank comes before the second's.
-            other = right.before(key, rank) if side == 0 else left.at(key, rank)
+            other = right.at(key, rank) if side == 0 else left.at(key, rank)
+            times_of[side].put(key, None if value is None else time)
             try:
                 new = self.of(value, other) if side == 0 else self.of(other, value)
                 was = self.of(old, other) if side == 0 else self.of(other, old)
@@ -200,7 +202,7 @@ class JoinTables(Operator):
             keys.append(key)
             news.append(new)
             olds.append(was)
-            times.append(time)
+            times.append(time if other is None else max(time, times_of[1 - side].get(key, -1)))
             ranks.append(rank)
         return made(keys, news, times, ranks, olds)
 

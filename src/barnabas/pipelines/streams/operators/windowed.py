@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from barnabas.pipelines.streams.operators.aggregates import by_column, hashable, in_order, kept, present
+from barnabas.pipelines.streams.operators.aggregates import by_column, hashable, in_order, present
+from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
-from barnabas.pipelines.streams.rows import Numbers, Rows, made
+from barnabas.pipelines.streams.order import Numbers
+from barnabas.pipelines.streams.rows import Rows, reordered
+from barnabas.pipelines.streams.state.disk import DiskTable
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import TimeWindows, Windowed
 
@@ -41,26 +44,29 @@ class AggregateByWindow(Operator):
     foldings: list[Folding]
     windows: TimeWindows
     retention_ms: int
+    every_change: bool = False
+    sees_changes = True
+    several_rows = True
 
     def __post_init__(self) -> None:
         self.kind = "windowed-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
-        self.stores = (self.store_name, times_of(self.store_name))
+        self.stores = (self.store_name, latest_of(self.store_name), times_of(self.store_name))
 
     def detail(self) -> str:
         return str(self.windows)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store, clock = task.store(self.store_name), task.store(times_of(self.store_name))
-        if len(inputs) == 1 and self.foldings[0].by_column:
-            found = self.by_column(store, clock, inputs[0])
-        else:
-            found = None
+        latest = task.store(latest_of(self.store_name))
+        found = None
+        if len(inputs) == 1 and self.foldings[0].by_column and not self.every_change:
+            found = self.by_column(store, latest, clock, inputs[0])
         if found is None:
             found = self.one_by_one(task, store, clock, inputs)
-        self.drop_closed(store, clock.get(TIME, -1))
+        self.drop_closed(store, latest, clock.get(TIME, -1))
         return found
 
-    def by_column(self, store: Store, clock: Store, rows: Rows) -> Rows | None:
+    def by_column(self, store: Store, latest: Store, clock: Store, rows: Rows) -> Rows | None:
         here = np.flatnonzero(np.asarray(present(rows)))
         folding = self.foldings[0]
         times = rows.times[here]
@@ -72,16 +78,24 @@ class AggregateByWindow(Operator):
         if grouped is None:
             return None
         advanced(clock, times)
-        keys, news, olds = [], [], []
+        keys, news, olds, latest_times = [], [], [], grouped.times.tolist()
         size_ms = self.windows.size_ms
-        for key, start, part in zip(grouped.keys, grouped.starts, grouped.parts, strict=True):
-            old = store.get((start, key))
+        for at, (key, start, part) in enumerate(zip(grouped.keys, grouped.starts, grouped.parts, strict=True)):
+            place = (start, key)
+            old = store.get(place)
             new = folding.combine(key, old, part)
             self.put(store, start, key, new)
             keys.append(Windowed(key, start, start + size_ms))
             news.append(folding.result(new))
             olds.append(folding.result(old))
-        return Rows(keys, news, grouped.times, grouped.ranks, olds=olds)
+            held = latest.get(place, -1)
+            if latest_times[at] > held:
+                latest.put(place, latest_times[at])
+            else:
+                latest_times[at] = held
+        found = Rows(keys, news, np.array(latest_times, np.int64), grouped.ranks, olds=olds)
+        found.clock = rows.ranks[here], seen
+        return reordered(found, np.lexsort((np.array(grouped.starts, np.int64), grouped.ranks)))
 
     def windows_at(self, times: Numbers) -> tuple[Numbers, Numbers]:
         """(position of a time, start of a window that holds it) for all of them, by position and start."""
@@ -98,9 +112,9 @@ class AggregateByWindow(Operator):
     def one_by_one(self, task: Task, store: Store, clock: Store, inputs: list[Rows]) -> Rows:
         rows = [row for row in in_order(inputs) if row[1] is not None and row[2] is not None]
         times = np.array([row[3] for row in rows], np.int64)
-        seen = advanced(clock, times).tolist()
-        before: dict[Any, Any] = {}
-        last: dict[Any, tuple[int, int]] = {}
+        reached = advanced(clock, times)
+        seen = reached.tolist()
+        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
         size_ms, grace_ms = self.windows.size_ms, self.windows.grace_ms
         position, starts = self.windows_at(times)
         for at, start in zip(position.tolist(), starts.tolist(), strict=True):
@@ -111,34 +125,40 @@ class AggregateByWindow(Operator):
             place = (start, hashable(key))
             try:
                 old = store.get(place)
-                if place not in before:
-                    before[place] = kept(old)
-                self.put(store, start, key, folding.add(key, value, folding.first() if old is None else old))
+                changes.before(place, old)
+                new = folding.add(key, value, folding.first() if old is None else old)
             except Exception as error:
                 task.fail(rank, error)
                 continue
-            last[place] = (max(time, last[place][0]), rank) if place in last else (time, rank)
-        places = list(last)
-        result = self.foldings[0].result
-        return made(
-            [Windowed(key, start, start + size_ms) for start, key in places],
-            [None if (new := store.get(place)) is None else result(new) for place in places],
-            [last[place][0] for place in places],
-            [last[place][1] for place in places],
-            [None if before[place] is None else result(before[place]) for place in places],
-        )
+            self.put(store, start, key, new)
+            changes.after(place, new, time, rank)
+        found = changes.rows(lambda place: Windowed(place[1], place[0], place[0] + size_ms))
+        if not self.every_change:
+            found.clock = np.array([row[4] for row in rows], np.int64), reached
+        return found
 
     def put(self, store: Store, start: int, key: Any, value: Any) -> None:
         store.put((start, key), value)
-        index = starts_in(store)
-        index.setdefault(start, set()).add(key)
+        note_start(store, start, key)
 
-    def drop_closed(self, store: Store, time: int) -> None:
+    def drop_closed(self, store: Store, latest: Store, time: int) -> None:
         keeps_ms = max(self.windows.size_ms + self.windows.grace_ms, self.retention_ms)
-        index = starts_in(store)
-        for start in [start for start in index if start + keeps_ms <= time]:
-            for key in index.pop(start):
-                store.remove((start, key))
+        for place in take_closed(store, time - keeps_ms + 1):
+            store.remove(place)
+            latest.remove(place)
+
+
+def note_start(store: Store, start: int, key: Any) -> None:
+    if not store.on_disk:
+        starts_in(store).setdefault(start, set()).add(key)
+
+
+def take_closed(store: Store, before: int) -> list[tuple[int, Any]]:
+    """The windows, as start and key, that begin before this time. On disk windows stand by their starts."""
+    if isinstance(store.data, DiskTable):
+        return list(store.data.windows_before(before))
+    index = starts_in(store)
+    return [(start, key) for start in [one for one in index if one < before] for key in index.pop(start)]
 
 
 def starts_in(store: Store) -> dict[int, set[Any]]:

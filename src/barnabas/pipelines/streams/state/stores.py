@@ -1,4 +1,5 @@
-"""A store is a dictionary that knows what has changed since its last version was written.
+"""A store is a dictionary that knows what has changed since its last version was written; or a table on disk that can
+do the same (`disk`), where state is larger than memory.
 
 Keys are the objects that operators use (a key, or a window's start and a key); None is never a value. `index` is for
 the operator that owns the store: what it needs to find things by time, built from `data` when it is missing.
@@ -6,6 +7,7 @@ the operator that owns the store: what it needs to find things by time, built fr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 Changes = tuple[dict[Any, Any], list[Any]]  # what was put, and what was removed
@@ -14,8 +16,8 @@ Changes = tuple[dict[Any, Any], list[Any]]  # what was put, and what was removed
 class Store:
     __slots__ = ("changed", "data", "index")
 
-    def __init__(self, data: dict[Any, Any] | None = None) -> None:
-        self.data: dict[Any, Any] = {} if data is None else data
+    def __init__(self, data: MutableMapping[Any, Any] | None = None) -> None:
+        self.data: MutableMapping[Any, Any] = {} if data is None else data
         self.changed: set[Any] = set()
         self.index: Any = None
 
@@ -33,6 +35,14 @@ class Store:
     def remove(self, key: Any) -> None:
         self.changed.add(key)
         self.data.pop(key, None)
+
+    @property
+    def on_disk(self) -> bool:
+        return type(self.data) is not dict
+
+    def entries(self) -> Iterable[tuple[Any, Any]]:
+        """All keys and values; the store may be changed meanwhile."""
+        return self.data.items() if self.on_disk else list(self.data.items())
 
     def take_changes(self) -> Changes:
         data = self.data

@@ -7,31 +7,47 @@ renamed, so what has a name is whole; versions of batches that never came to be 
 holds a version in memory only reads the deltas behind it; versions that another worker wrote come in that way.
 
 A snapshot is written when the deltas since the last one hold as many bytes as it, so all writing is in proportion to
-what changes. Files before the last but one snapshot are removed.
+what changes. Files before the last but one snapshot are removed. Where stores would take more memory than
+`cache_bytes`, they go to a database on the worker's disk (`disk`), and a snapshot is the list of its files
+(`snapshots`). Every file has a checksum; where a snapshot is damaged, the one before it and the deltas stand in.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
+from barnabas.pipelines.streams.errors import StateDamaged
+from barnabas.pipelines.streams.state.disk import DiskTables, estimated_bytes, scratch_directory
+from barnabas.pipelines.streams.state.snapshots import Manifest, open_snapshot, remove_unused, take_snapshot
 from barnabas.pipelines.streams.state.stores import Changes, Store
 
 DELTA, SNAPSHOT = ".delta", ".snapshot"
 SNAPSHOT_BYTES_MIN = 1 << 18
+DISK_SNAPSHOT_BYTES = 64 << 20  # of deltas, until a database on disk has a new snapshot
 DELTAS_MAX = 64
 NONE = -1  # the version of nothing; 0 is what was there before the first batch
+CACHE_BYTES = 256 << 20
+SIZE_LOOK_DELTAS = 4  # so often the size of stores is looked at
+MARK = b"BST1"  # what files with a checksum begin with; without it they are of an older edition
+MANIFEST = 0  # instead of the names of stores
+log = logging.getLogger("barnabas.streams")
 
 
 class PartitionState:
-    """The stores of one partition at one version."""
+    """The stores of one partition at one version. They take about `cache_bytes` of memory, and what one batch needs."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cache_bytes: int = CACHE_BYTES) -> None:
         self.directory = directory
+        self.cache_bytes = cache_bytes
         self.version = NONE
         self.stores: dict[str, Store] = {}
+        self.tables: DiskTables | None = None  # where state is on disk
+        self._manifest: Manifest | None = None
         self._delta_bytes = 0
         self._deltas = 0
         self._snapshot_bytes = 0
@@ -39,7 +55,7 @@ class PartitionState:
     def store(self, name: str) -> Store:
         found = self.stores.get(name)
         if found is None:
-            found = self.stores[name] = Store()
+            found = self.stores[name] = Store(None if self.tables is None else self.tables.table(name))
         return found
 
     def load(self, version: int) -> None:
@@ -50,30 +66,58 @@ class PartitionState:
             return
         needed = [one for one in deltas if self.version < one <= newest]
         if self.version > newest or not needed or self._read(needed[0])[0] != self.version:
-            base = max((one for one in snapshots if one <= newest), default=NONE)
-            self._start_at(base)
+            base = self._start_at_newest([one for one in snapshots if one <= newest])
             needed = [one for one in deltas if base < one <= newest]
         for one in needed:
             before, changes, size = self._read(one)
-            assert before == self.version, f"{self.directory} lacks the state between {self.version} and {before}"
+            if before != self.version:
+                raise StateDamaged(f"{self.directory} lacks the state between {self.version} and {before}")
             for name, changed in changes.items():
                 self.store(name).apply(changed)
+            if self.tables is not None:
+                self.tables.write()
+                self.tables.trim(self.cache_bytes)
             self.version = one
             self._delta_bytes += size
             self._deltas += 1
+        self._spill_if_large()
+
+    def _start_at_newest(self, snapshots: list[int]) -> int:
+        """The newest snapshot that is whole."""
+        for base in sorted(snapshots, reverse=True):
+            try:
+                self._start_at(base)
+                return base
+            except StateDamaged as damage:
+                if base == min(snapshots):
+                    raise
+                log.error("%s; state is rebuilt from the version before it", damage)
+        self._start_at(NONE)
+        return NONE
 
     def _read(self, version: int) -> tuple[int, dict[str, Changes], int]:
-        data = (self.directory / f"{version}{DELTA}").read_bytes()
-        before, changes = pickle.loads(data)
-        return before, changes, len(data)
+        content, size = read_whole(self.directory / f"{version}{DELTA}")
+        before, changes = content
+        return before, changes, size
 
     def _start_at(self, base: int) -> None:
-        self.stores, self.version = {}, base
+        self.close()
         self._delta_bytes = self._deltas = self._snapshot_bytes = 0
         if base != NONE:
-            data = (self.directory / f"{base}{SNAPSHOT}").read_bytes()
-            self.stores = {name: Store(found) for name, found in pickle.loads(data).items()}
-            self._snapshot_bytes = len(data)
+            content, size = read_whole(self.directory / f"{base}{SNAPSHOT}")
+            if MANIFEST in content:
+                manifest: Manifest = content[MANIFEST]
+                self.tables, self._manifest = open_snapshot(manifest, self.directory), manifest
+            else:
+                self.stores = {name: Store(found) for name, found in content.items()}
+                self._snapshot_bytes = size
+        self.version = base
+
+    def close(self) -> None:
+        self.stores, self.version, self._manifest = {}, NONE, None
+        if self.tables is not None:
+            self.tables.close()
+            self.tables = None
 
     def save(self, version: int) -> None:
         """What the batch before `version` has left."""
@@ -84,13 +128,42 @@ class PartitionState:
         self._delta_bytes += write_whole(self.directory / f"{version}{DELTA}", (self.version, changes))
         self._deltas += 1
         self.version = version
-        if self._delta_bytes > max(self._snapshot_bytes, SNAPSHOT_BYTES_MIN) or self._deltas >= DELTAS_MAX:
+        if self.tables is not None:
+            self.tables.write()
+            self.tables.trim(self.cache_bytes)
+        elif self._is_time_to_look() and self._spill_if_large():
+            self.write_snapshot(version)
+            return
+        enough = DISK_SNAPSHOT_BYTES if self.tables is not None else max(self._snapshot_bytes, SNAPSHOT_BYTES_MIN)
+        if self._delta_bytes > enough or self._deltas >= DELTAS_MAX:
             self.write_snapshot(version)
 
+    def _is_time_to_look(self) -> bool:
+        return self._deltas % SIZE_LOOK_DELTAS == 0 or self._delta_bytes > SNAPSHOT_BYTES_MIN
+
+    def _spill_if_large(self) -> bool:
+        if self.tables is not None:
+            return False
+        data = [store.data for store in self.stores.values() if isinstance(store.data, dict)]
+        if sum(map(estimated_bytes, data)) <= self.cache_bytes:
+            return False
+        self.tables = DiskTables(scratch_directory())
+        for name, store in self.stores.items():
+            table = self.tables.table(name)
+            table.update(store.data)
+            store.data, store.index = table, None
+        self.tables.write()
+        self.tables.trim(self.cache_bytes)
+        return True
+
     def write_snapshot(self, version: int) -> None:
-        whole = {name: store.data for name, store in self.stores.items()}
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._snapshot_bytes = write_whole(self.directory / f"{version}{SNAPSHOT}", whole)
+        if self.tables is not None:
+            self._manifest = take_snapshot(self.tables, self.directory, self._manifest)
+            content: dict[Any, Any] = {MANIFEST: self._manifest}
+        else:
+            content = {name: store.data for name, store in self.stores.items()}
+        self._snapshot_bytes = write_whole(self.directory / f"{version}{SNAPSHOT}", content)
         self._delta_bytes = self._deltas = 0
         self.version = version
         self._remove_old(version)
@@ -102,6 +175,9 @@ class PartitionState:
             for one in found:
                 if one < kept or (one == kept and suffix == DELTA):
                     (self.directory / f"{one}{suffix}").unlink(missing_ok=True)
+        if self._manifest is not None:
+            left = [read_whole(self.directory / f"{one}{SNAPSHOT}")[0] for one in snapshots if one >= kept]
+            remove_unused(self.directory, [one[MANIFEST] for one in left if MANIFEST in one])
 
 
 def versions_in(directory: Path) -> tuple[list[int], list[int]]:
@@ -122,9 +198,24 @@ def versions_in(directory: Path) -> tuple[list[int], list[int]]:
 def write_whole(path: Path, content: Any) -> int:
     data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(data)
+    with beside.open("wb") as written:
+        written.write(MARK + zlib.crc32(data).to_bytes(4, "big"))
+        written.write(data)
     beside.replace(path)
     return len(data)
+
+
+def read_whole(path: Path) -> tuple[Any, int]:
+    """The content, and how many bytes it has. Raises StateDamaged, naming the file, if it is not as it was written."""
+    data = path.read_bytes()
+    if data.startswith(MARK):
+        head, data = data[:8], data[8:]
+        if int.from_bytes(head[4:], "big") != zlib.crc32(data):
+            raise StateDamaged(f"state file {path} is damaged: its checksum is not that of its content")
+    try:
+        return pickle.loads(data), len(data)
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise StateDamaged(f"state file {path} is damaged: {error}") from error
 
 
 def forget_after(state: Path, version: int) -> None:

@@ -24,7 +24,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from barnabas.pipelines.spark.startup.workers_python import LAUNCHERS, chosen_by_user
+
 SWITCH = "BARNABAS_SPARK_FORKS"  # "off": Spark starts its Python processes itself
+SCRATCH = "BARNABAS_SCRATCH"  # where directories go that are removed with the program; without it, where all do
 SHEBANG_MAX = 120
 
 _started: tuple[subprocess.Popen[bytes], Path] | None = None
@@ -33,11 +36,11 @@ _started: tuple[subprocess.Popen[bytes], Path] | None = None
 def launcher() -> str:
     """The executable for Spark's Python workers; the interpreter itself where they can't be forked."""
     global _started
-    chosen = os.environ.get("PYSPARK_PYTHON")
-    if _started is not None and _started[0].poll() is None:
-        return str(_started[1] / "python") if chosen in (None, sys.executable, str(_started[1] / "python")) else chosen
+    chosen = chosen_by_user()
     if chosen not in (None, sys.executable):
         return str(chosen)
+    if _started is not None and _started[0].poll() is None:
+        return str(_started[1] / "python")
     if sys.platform != "linux" or os.environ.get(SWITCH, "").lower() == "off" or not _fits_a_shebang(sys.executable):
         return sys.executable
     _started = _start()
@@ -49,7 +52,7 @@ def _fits_a_shebang(interpreter: str) -> bool:
 
 
 def _start() -> tuple[subprocess.Popen[bytes], Path]:
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-forks-"))
+    directory = Path(tempfile.mkdtemp(prefix=LAUNCHERS, dir=os.environ.get(SCRATCH)))
     program = Path(__file__).with_name("fork_launcher.py").read_text()
     executable = directory / "python"
     executable.write_text(
@@ -63,7 +66,13 @@ def _start() -> tuple[subprocess.Popen[bytes], Path]:
         listening.bind(str(directory / "socket"))
         listening.listen(128)
         process = subprocess.Popen(
-            [sys.executable, "-m", "barnabas.pipelines.spark.forked_workers", str(listening.fileno())],
+            [
+                sys.executable,
+                "-m",
+                "barnabas.pipelines.spark.startup.forked_workers",
+                str(listening.fileno()),
+                str(directory),
+            ],
             stdin=subprocess.PIPE,
             env=environment,
             pass_fds=(listening.fileno(),),

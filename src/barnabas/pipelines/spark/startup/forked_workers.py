@@ -1,4 +1,8 @@
-"""The fork server itself: `python -m barnabas.pipelines.spark.forked_workers DESCRIPTOR`. It ends with its stdin.
+"""The fork server itself: `python -m barnabas.pipelines.spark.startup.forked_workers DESCRIPTOR DIRECTORY`.
+
+It ends with its stdin, and removes the directory.
+
+What the user's functions print goes where the program prints to. Spark would put it among the JVM's log lines.
 
 Nothing here may start a thread before it forks; the one of Arrow's allocator knows how to be forked.
 """
@@ -13,6 +17,7 @@ import marshal
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -45,9 +50,12 @@ MODULES = (
     "barnabas.pipelines.streams.stage",
 )
 DESCRIPTORS = 3
+NOBODY_THERE = "[CANNOT_OPEN_SOCKET]"  # the query that asked for the process was stopped meanwhile
+DAEMON = "pyspark.daemon"  # forks the workers that run the user's functions
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, directory: str) -> None:
+    prints = os.dup(1)
     listening = socket.socket(fileno=descriptor)
     listening.set_inheritable(False)
     for name in MODULES:
@@ -62,13 +70,14 @@ def main(descriptor: int) -> None:
     poller.register(listening, select.POLLIN)
     while True:
         ready = {descriptor for descriptor, _ in poller.poll()}
-        if 0 in ready:
-            return  # the driver's end
+        if 0 in ready:  # the driver's end
+            shutil.rmtree(directory, ignore_errors=True)
+            return
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError, EOFError, ValueError):
             work = _fork(connection, listening)
             if work is not None:
-                _become(*work)
+                _become(*work, prints)
 
 
 def _fork(connection: socket.socket, listening: socket.socket) -> tuple[list[str], dict[str, str]] | None:
@@ -108,7 +117,7 @@ def _receive(connection: socket.socket) -> tuple[list[str], dict[str, str], str,
     return words, environment, directory, list(descriptors)
 
 
-def _become(words: list[str], environment: dict[str, str]) -> None:
+def _become(words: list[str], environment: dict[str, str], prints: int) -> None:
     """`python -m module ...`, with this environment."""
     code = 1
     try:
@@ -120,12 +129,15 @@ def _become(words: list[str], environment: dict[str, str]) -> None:
         sys.argv = words[1:]
         warnings.simplefilter("ignore", RuntimeWarning)  # that the module has been imported already
         sys.stdin, sys.stdout, sys.stderr = _streams()
+        if words[1] == DAEMON:
+            os.register_at_fork(after_in_child=lambda: _print_to(prints))
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:
+        if NOBODY_THERE not in str(error):
+            sys.excepthook(*sys.exc_info())
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -141,6 +153,12 @@ def _streams() -> tuple[Any, Any, Any]:
     )
 
 
+def _print_to(prints: int) -> None:
+    """In a worker: its daemon has told Spark its port on descriptor 1, and nobody reads more from there."""
+    os.dup2(prints, 1)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+
+
 def _other_randomness() -> None:
     """Python's own does so by itself."""
     numbers = sys.modules.get("numpy.random")
@@ -149,4 +167,4 @@ def _other_randomness() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

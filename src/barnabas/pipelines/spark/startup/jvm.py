@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnabas.pipelines.spark.startup.fork_server import SCRATCH
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -100,7 +102,7 @@ class StartingJvm:
     """Under way; `gateway` waits for it."""
 
     def __init__(self, command: Sequence[str], home: Path) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="barnabas-jvm-", dir=os.environ.get(SCRATCH)))
         environment = os.environ | {
             "SPARK_HOME": str(home),
             "SPARK_CONNECT_MODE": "0",

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from barnabas.pipelines.spark.archive import command_path_of, files_jar_of
-from barnabas.pipelines.spark.jvm import CLASS_PATH, JAVA_OPTIONS, command_of, end
-from barnabas.pipelines.spark.local_files import compile_into
 from barnabas.pipelines.spark.session import START_UP_OPTIONS, session
+from barnabas.pipelines.spark.startup.archive import command_path_of, files_jar_of
+from barnabas.pipelines.spark.startup.jvm import CLASS_PATH, JAVA_OPTIONS, command_of, end
+from barnabas.pipelines.spark.startup.local_files import compile_into
 
 QUICK = "-XX:TieredStopAtLevel=1"
 

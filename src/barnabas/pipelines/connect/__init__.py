@@ -1,0 +1,1 @@
+"""Kafka Connect's REST API, configuration and semantics, with the data plane as Spark queries."""

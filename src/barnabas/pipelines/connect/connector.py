@@ -1,0 +1,105 @@
+"""What a connector is in Python. One class is the connector and its task.
+
+    class Weather(SourceConnector):
+        definition = Definition([Setting("city", doc="Which city."), Setting("topic", doc="Where to.")])
+
+        def poll(self) -> list[Record]:
+            at = (self.offset({"city": self.values["city"]}) or {}).get("at", 0)
+            return [Record(topic=self.values["topic"], value=reading, source_partition={"city": ...},
+                           source_offset={"at": reading["at"]}) for reading in ask_service(at)]
+
+Objects live for one turn: a turn opens the connector, polls or puts, and closes it. What has to survive is in the
+source offsets of records, or in the target. Spark runs turns in any of its workers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from barnabas.pipelines.connect.config import Definition
+from barnabas.pipelines.connect.data.record import Record
+
+TopicPartition = tuple[str, int]
+Settings = Mapping[str, str]
+
+
+def offset_key(partition: Mapping[str, Any]) -> str:
+    return json.dumps(partition, sort_keys=True, separators=(",", ":"))
+
+
+class Connector:
+    definition: ClassVar[Definition] = Definition()
+    doc: ClassVar[str] = ""
+
+    def __init__(self, settings: Settings, *, name: str = "", task: int = 0) -> None:
+        self.given = dict(settings)
+        self.name, self.task = name, task
+        self.values = self.definition.parse(settings)
+        self.log = logging.getLogger(f"barnabas.connect.{name}")
+        self.configure()
+
+    def configure(self) -> None:
+        """Checks settings together; raises ConfigError. It is called before anything is opened."""
+
+    @classmethod
+    def task_settings(cls, settings: Settings, tasks_max: int) -> list[dict[str, str]]:
+        """The settings of each task. It may look at the source, and runs in the worker."""
+        return [dict(settings)]
+
+    def open(self) -> None:
+        """Connects."""
+
+    def close(self) -> None:
+        """Releases what `open` has taken; it is called after failures too."""
+
+
+class SourceConnector(Connector):
+    """`offsets` holds what was committed, by source partition."""
+
+    idle_ms: ClassVar[int] = 500  # until an empty source is polled again
+    more: bool = True  # False: a turn ends only when a poll gives nothing, because it cannot go on in the middle
+
+    def start(self, offsets: Mapping[str, dict[str, Any]]) -> None:
+        self.offsets = dict(offsets)
+        self.open()
+
+    def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
+        return self.offsets.get(offset_key(partition))
+
+    def poll(self) -> Sequence[Record]:
+        """The next records, or none. It returns soon: within a second or so, and with a bounded number."""
+        raise NotImplementedError
+
+    def committed(self, offsets: Mapping[str, dict[str, Any]]) -> None:
+        """The records with these offsets are in Kafka for good."""
+
+    def has_news(self, offsets: Mapping[str, dict[str, Any]]) -> bool:
+        """A cheap look from the driver, without `open`: False keeps Spark from running a turn for nothing."""
+        return True
+
+    @property
+    def pause_ms(self) -> int:
+        """How long to wait after a poll that gave nothing."""
+        return self.idle_ms
+
+
+class SinkConnector(Connector):
+    def put(self, records: Sequence[Record]) -> None:
+        """Takes records; what is written may wait for `flush`."""
+        raise NotImplementedError
+
+    def flush(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Everything that was put is safe when this returns; then the positions become the group's offsets."""
+
+    def positions(self, group: Mapping[TopicPartition, tuple[int, str]]) -> Mapping[TopicPartition, int]:
+        """Where to go on, if the target knows better than the group: `group` has offset and token of each partition.
+
+        A sink that keeps positions in the same transaction as its data gives them here, and is exactly once so.
+        """
+        return {}
+
+    def forget(self) -> None:
+        """Offsets were changed by hand: positions in the target are void."""

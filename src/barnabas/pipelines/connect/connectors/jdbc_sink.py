@@ -1,0 +1,240 @@
+"""JDBC sink under Confluent's names: insert, upsert, update, delete, auto.create and auto.evolve.
+
+Upserts, updates and deletes may be done again without harm. Inserts are exactly once: the rows and the positions behind
+them are one transaction of the database, in the table barnabas_connect_offsets. A position there counts only if the
+group's offset is still the one that the transaction began with, so reset tools work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, MetaData, String, Table, and_, inspect, text
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateColumn
+
+from barnabas.pipelines.connect.config import Definition, Setting, one_of
+from barnabas.pipelines.connect.connector import SinkConnector, TopicPartition
+from barnabas.pipelines.connect.connectors.databases import CONNECTION, connect, sql_column, to_database, told
+from barnabas.pipelines.connect.data.record import Record
+from barnabas.pipelines.connect.data.schema import INT32, INT64, STRING, Schema, Struct
+from barnabas.pipelines.connect.errors import ConfigError, ConnectError
+
+KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
+KAFKA_SCHEMAS = (STRING, INT32, INT64)
+POSITIONS = "barnabas_connect_offsets"
+
+
+class JdbcSink(SinkConnector):
+    doc = "Records as rows of a database's tables."
+    definition = Definition(
+        [
+            *CONNECTION,
+            Setting("insert.mode", "STRING", "insert", doc="insert, upsert or update.",
+                    check=one_of("insert", "upsert", "update", ignore_case=True), group="Writes"),
+            Setting("batch.size", "INT", 3000, "MEDIUM", "Kept for configurations that have it.", group="Writes"),
+            Setting("delete.enabled", "BOOLEAN", False, "MEDIUM", "Whether a null value deletes.", group="Writes"),
+            Setting("table.name.format", "STRING", "${topic}", "MEDIUM", "The table's name.", group="Data Mapping"),
+            Setting("pk.mode", "STRING", "none", doc="none, kafka, record_key or record_value.", group="Data Mapping",
+                    check=one_of("none", "kafka", "record_key", "record_value", ignore_case=True)),
+            Setting("pk.fields", "LIST", [], "MEDIUM", "The names of the key's columns.", group="Data Mapping"),
+            Setting("fields.whitelist", "LIST", [], "MEDIUM", "The fields to write.", group="Data Mapping"),
+            Setting("auto.create", "BOOLEAN", False, "MEDIUM", "Whether tables are created.", group="DDL Support"),
+            Setting("auto.evolve", "BOOLEAN", False, "MEDIUM", "Whether columns are added.", group="DDL Support"),
+        ]
+    )  # fmt: skip
+
+    def configure(self) -> None:
+        self._mode = self.values["insert.mode"].lower()
+        self._pk = self.values["pk.mode"].lower()
+        if self._mode in ("upsert", "update") and self._pk == "none":
+            raise ConfigError(f"must not be none with insert.mode={self._mode}", "pk.mode", "none")
+        if self.values["delete.enabled"] and self._pk != "record_key":
+            raise ConfigError("must be record_key with delete.enabled", "pk.mode", self._pk)
+
+    def open(self) -> None:
+        self._engine: Engine = connect(self.values)
+        self._tables: dict[str, Table] = {}
+        self._tokens: dict[TopicPartition, str] = {}
+        with told():
+            self._connection: Connection = self._engine.connect()
+
+    def close(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+            self._engine.dispose()
+
+    def put(self, records: Sequence[Record]) -> None:
+        """Runs of records that are written alike go to the database together, in their order."""
+        run: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        kind: tuple[str, bool, tuple[str, ...]] | None = None
+        with told():
+            for record in records:
+                table, keys, values = self._row(record)
+                now = (table, record.value is None, (*keys, *values))
+                if now != kind and run and kind is not None:
+                    self._write(kind[0], kind[1], run)
+                    run = []
+                kind = now
+                run.append((keys, values))
+            if run and kind is not None:
+                self._write(kind[0], kind[1], run)
+
+    def flush(self, positions: Mapping[TopicPartition, int]) -> None:
+        with told():
+            if self._mode == "insert":
+                self._keep(positions)
+            self._connection.commit()
+
+    def _row(self, record: Record) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        name = self.values["table.name.format"].replace("${topic}", record.topic)
+        key_fields = self._keys(record)
+        if record.value is None:
+            if not self.values["delete.enabled"]:
+                raise ConnectError(f"a record of {record.topic} has no value, and delete.enabled is false")
+            self._table(name, key_fields, {})
+            return name, {each: to_database(*pair) for each, pair in key_fields.items()}, {}
+        value = record.value
+        if not isinstance(value, Struct):
+            raise ConnectError(
+                f"a record of {record.topic} has no schema with fields: the sink needs structs, for instance of "
+                "JsonConverter with schemas.enable=true"
+            )
+        wanted = self.values["fields.whitelist"]
+        fields = {
+            each.name: (each.schema, value.get(each.name))
+            for each in value.schema.fields
+            if each.name not in key_fields and (not wanted or each.name in wanted)
+        }
+        self._table(name, key_fields, fields)
+        keys = {each: to_database(*pair) for each, pair in key_fields.items()}
+        return name, keys, {each: to_database(*pair) for each, pair in fields.items()}
+
+    def _keys(self, record: Record) -> dict[str, tuple[Schema | None, Any]]:
+        names = self.values["pk.fields"]
+        if self._pk == "none":
+            return {}
+        if self._pk == "kafka":
+            found = record.original or (record.topic, record.partition or 0, record.offset or 0)
+            return dict(zip(names or KAFKA_COLUMNS, zip(KAFKA_SCHEMAS, found, strict=True), strict=True))
+        given = record.key if self._pk == "record_key" else record.value
+        schema = record.key_schema if self._pk == "record_key" else record.value_schema
+        if isinstance(given, Struct):
+            return {name: (given.schema.by_name[name].schema, given.get(name)) for name in names or given.schema.by_name
+                    if name in given.schema.by_name}  # fmt: skip
+        if self._pk == "record_value":
+            if record.value is None:
+                return {}
+            raise ConnectError("pk.mode=record_value needs values with fields")
+        if given is None or len(names) != 1:
+            raise ConnectError("pk.mode=record_key needs a key, and one pk.fields if the key has no fields")
+        return {names[0]: (schema or STRING, given)}
+
+    def _table(self, name: str, keys: Mapping[str, Any], fields: Mapping[str, Any]) -> Table:
+        table = self._tables.get(name)
+        if table is None:
+            connection = self._connection
+            bare, space = name.rpartition(".")[2], name.rpartition(".")[0] or None
+            if not inspect(connection).has_table(bare, schema=space):
+                if not self.values["auto.create"]:
+                    raise ConnectError(f"table {name} is not there, and auto.create is false")
+                columns = [sql_column(each, schema or STRING, primary=True) for each, (schema, _) in keys.items()]
+                columns += [sql_column(each, schema or STRING, primary=False) for each, (schema, _) in fields.items()]
+                Table(bare, MetaData(), *columns, schema=space).create(connection)
+            table = self._tables[name] = Table(bare, MetaData(), autoload_with=connection, schema=space)
+        missing = [each for each in (*keys, *fields) if each not in table.c]
+        if missing:
+            return self._evolve(name, table, missing, fields)
+        return table
+
+    def _evolve(self, name: str, table: Table, missing: list[str], fields: Mapping[str, Any]) -> Table:
+        if not self.values["auto.evolve"]:
+            raise ConnectError(f"table {name} has no column {', '.join(missing)}, and auto.evolve is false")
+        for each in missing:
+            schema = (fields[each][0] or STRING) if each in fields else STRING
+            made = sql_column(each, schema.as_optional(), primary=False)
+            described = CreateColumn(made).compile(dialect=self._connection.dialect)
+            quoted = self._connection.dialect.identifier_preparer.format_table(table)
+            self._connection.execute(text(f"ALTER TABLE {quoted} ADD COLUMN {described}"))
+        fresh = Table(table.name, MetaData(), autoload_with=self._connection, schema=table.schema)
+        self._tables[name] = fresh
+        return fresh
+
+    def _write(self, name: str, deletes: bool, run: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        table, connection = self._tables[name], self._connection
+        if deletes or self._mode == "update":
+            for keys, values in run:
+                where = and_(*(table.c[each] == value for each, value in keys.items()))
+                connection.execute(
+                    table.delete().where(where) if deletes else table.update().where(where).values(values)
+                )
+            return
+        if self._mode == "upsert":
+            last = {
+                tuple(keys.values()): keys | values for keys, values in run
+            }  # a statement may not touch a row twice
+            keys, values = run[0]
+            connection.execute(self._upsert(table, list(keys), list(values)), list(last.values()))
+            return
+        connection.execute(table.insert(), [keys | values for keys, values in run])
+
+    def _upsert(self, table: Table, keys: list[str], values: list[str]) -> Any:
+        dialect = self._connection.dialect.name
+        if dialect == "mysql":
+            insert = mysql.insert(table)
+            chosen = values or keys
+            return insert.on_duplicate_key_update({each: insert.inserted[each] for each in chosen})
+        made: Any = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+        if not values:
+            return made.on_conflict_do_nothing(index_elements=keys)
+        return made.on_conflict_do_update(index_elements=keys, set_={each: made.excluded[each] for each in values})
+
+    # Positions in the database.
+
+    def _positions(self) -> Table:
+        table = Table(
+            POSITIONS,
+            MetaData(),
+            Column("connector", String(190), primary_key=True),
+            Column("topic", String(249), primary_key=True),
+            Column("kafka_partition", Integer, primary_key=True, autoincrement=False),
+            Column("began_at", String(64), nullable=False),
+            Column("next_offset", BigInteger, nullable=False),
+        )
+        table.create(self._connection, checkfirst=True)
+        return table
+
+    def positions(self, group: Mapping[TopicPartition, tuple[int, str]]) -> Mapping[TopicPartition, int]:
+        if self._mode != "insert":
+            return {}
+        self._tokens = {tp: token or f"offset {at}" for tp, (at, token) in group.items()}
+        with told():
+            table = self._positions()
+            rows = self._connection.execute(table.select().where(table.c.connector == self.name)).all()
+            self._connection.commit()
+        return {
+            (row.topic, row.kafka_partition): row.next_offset
+            for row in rows
+            if row.began_at == self._tokens.get((row.topic, row.kafka_partition), "")
+        }
+
+    def _keep(self, positions: Mapping[TopicPartition, int]) -> None:
+        table = self._positions()
+        for (topic, partition), at in positions.items():
+            row = {"connector": self.name, "topic": topic, "kafka_partition": partition}
+            row |= {"began_at": self._tokens.get((topic, partition), ""), "next_offset": at}
+            keys = ["connector", "topic", "kafka_partition"]
+            self._connection.execute(self._upsert(table, keys, ["began_at", "next_offset"]), row)
+
+    def forget(self) -> None:
+        if self._mode != "insert":
+            return
+        self.open()
+        try:
+            with told():
+                table = self._positions()
+                self._connection.execute(table.delete().where(table.c.connector == self.name))
+                self._connection.commit()
+        finally:
+            self.close()

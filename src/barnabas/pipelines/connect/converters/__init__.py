@@ -1,0 +1,1 @@
+"""From bytes of a topic to Connect's data and back."""

@@ -1,0 +1,1 @@
+"""Connect's data: schemas, structs, records, and how Java prints them."""

@@ -1,0 +1,1 @@
+"""Columns of records that have schemas in a registry: to structs and back."""

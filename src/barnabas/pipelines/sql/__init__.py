@@ -1,0 +1,1 @@
+"""Streaming SQL in ksqlDB's dialect: statements become topologies (docs/sql.md)."""

@@ -1,0 +1,1 @@
+"""Expressions to Python: values and functions with Java's semantics."""

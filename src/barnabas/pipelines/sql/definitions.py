@@ -1,0 +1,208 @@
+"""CREATE STREAM and CREATE TABLE: from columns and WITH properties to what the metastore keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.pipelines.sql.errors import SqlError, nearest
+from barnabas.pipelines.sql.formats.codecs import REGISTRY_FORMATS, check_format
+from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.language.cursor import Cursor
+from barnabas.pipelines.sql.language.queries import duration
+from barnabas.pipelines.sql.metastore import HEADERS, KEY, VALUE, DataSource, FormatInfo, SourceColumn, WindowInfo
+from barnabas.pipelines.sql.relations import PSEUDO, WINDOWEND, WINDOWSTART
+from barnabas.pipelines.sql.types import BYTES, STRING, array, struct
+
+PROPERTIES = {
+    "KAFKA_TOPIC",
+    "VALUE_FORMAT",
+    "KEY_FORMAT",
+    "FORMAT",
+    "PARTITIONS",
+    "REPLICAS",
+    "TIMESTAMP",
+    "TIMESTAMP_FORMAT",
+    "WRAP_SINGLE_VALUE",
+    "VALUE_DELIMITER",
+    "KEY_DELIMITER",
+    "WINDOW_TYPE",
+    "WINDOW_SIZE",
+    "KEY_SCHEMA_ID",
+    "VALUE_SCHEMA_ID",
+    "KEY_SCHEMA_FULL_NAME",
+    "VALUE_SCHEMA_FULL_NAME",
+    "VALUE_AVRO_SCHEMA_FULL_NAME",
+    "RETENTION_MS",
+    "CLEANUP_POLICY",
+    "SOURCED_BY_CONNECTOR",
+}
+ALL_HEADERS = array(struct(("KEY", STRING), ("VALUE", BYTES)))
+Settings = dict[str, Any]
+
+
+def check_properties(given: tree.Properties) -> dict[str, Any]:
+    found = {name.upper(): value for name, value in given.items()}
+    unknown = sorted(set(found) - PROPERTIES)
+    if unknown:
+        hint = nearest(unknown[0], sorted(PROPERTIES))
+        raise SqlError(f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}.{hint}")
+    if "FORMAT" in found:
+        for name in ("KEY_FORMAT", "VALUE_FORMAT"):
+            if name in found:
+                raise SqlError(f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both.")
+            found[name] = found["FORMAT"]
+    return found
+
+
+def format_info(
+    name: str, columns: list[SourceColumn], properties: Settings, settings: Settings, what: str
+) -> FormatInfo:
+    """`what` is KEY or VALUE."""
+    upper = check_format(name, columns, what.lower())
+    given: dict[str, Any] = {}
+    if (delimiter := properties.get(f"{what}_DELIMITER")) is not None:
+        if upper != "DELIMITED":
+            raise SqlError(f"{what}_DELIMITER is supported by format DELIMITED only, not by {upper}.")
+        given["DELIMITER"] = delimiter
+    if what == "VALUE" and (wrap := properties.get("WRAP_SINGLE_VALUE")) is not None:
+        if len(columns) != 1:
+            raise SqlError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
+        given["WRAP_SINGLE_VALUE"] = wrap if isinstance(wrap, bool) else str(wrap).lower() == "true"
+    if upper in REGISTRY_FORMATS:
+        given["REGISTRY"] = settings.get("ksql.schema.registry.url")
+        if (schema_id := properties.get(f"{what}_SCHEMA_ID")) is not None:
+            given["SCHEMA_ID"] = int(schema_id)
+    return FormatInfo(upper, tuple(given.items()))
+
+
+def window_info(properties: Settings) -> WindowInfo | None:
+    kind, size = properties.get("WINDOW_TYPE"), properties.get("WINDOW_SIZE")
+    if kind is None:
+        if size is not None:
+            raise SqlError("'WINDOW_SIZE' should be set only if 'WINDOW_TYPE' is.")
+        return None
+    upper = str(kind).upper()
+    if upper not in ("TUMBLING", "HOPPING", "SESSION"):
+        raise SqlError(f"Invalid value '{kind}' for WINDOW_TYPE: Must be one of TUMBLING, HOPPING, SESSION.")
+    if upper == "SESSION":
+        if size is not None:
+            raise SqlError("'WINDOW_SIZE' should not be set for SESSION windows.")
+        return WindowInfo(upper, None)
+    if size is None:
+        raise SqlError(
+            f"{upper} windows require 'WINDOW_SIZE' to be provided in the WITH clause. For example: '10 SECONDS'"
+        )
+    return WindowInfo(upper, duration(Cursor(str(size))))
+
+
+def columns_of(statement: tree.CreateSource) -> list[SourceColumn]:
+    found: list[SourceColumn] = []
+    wanted = "PRIMARY KEY" if statement.table else "KEY"
+    for one in statement.columns:
+        if one.name in (*PSEUDO, WINDOWSTART, WINDOWEND):
+            raise SqlError(f"'{one.name}' is a reserved column name. You cannot use it as a name for a column.")
+        if any(other.name == one.name for other in found):
+            raise SqlError(f"Duplicate column names: {one.name}")
+        if one.role in ("KEY", "PRIMARY KEY") and one.role != wanted:
+            raise SqlError(
+                f"Column `{one.name}` is a '{one.role}' column: please use '{wanted}' for "
+                f"{'tables' if statement.table else 'streams'}."
+            )
+        role = {"KEY": KEY, "PRIMARY KEY": KEY, "HEADERS": HEADERS}.get(one.role, VALUE)
+        if role == HEADERS and one.header is None and one.kind != ALL_HEADERS:
+            raise SqlError(f"Invalid type for HEADERS column: expected {ALL_HEADERS}, got {one.kind}")
+        found.append(SourceColumn(one.name, one.kind, role, one.header))
+    if statement.table and found and not any(one.role == KEY for one in found):
+        raise SqlError(
+            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY in the statement, eg "
+            f"CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...)."
+        )
+    order = {KEY: 0, VALUE: 1, HEADERS: 2}
+    return sorted(found, key=lambda one: order[one.role])
+
+
+def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
+    properties = check_properties(statement.properties)
+    topic = properties.get("KAFKA_TOPIC")
+    if not topic:
+        topic = statement.name
+    columns = columns_of(statement)
+    keys = [one for one in columns if one.role == KEY]
+    values = [one for one in columns if one.role == VALUE]
+    value_format = properties.get("VALUE_FORMAT") or settings.get("ksql.persistence.default.format.value")
+    if not value_format:
+        raise SqlError(
+            "Statement is missing the 'VALUE_FORMAT' property from the WITH clause. Either provide one or set a "
+            "default via the 'ksql.persistence.default.format.value' config."
+        )
+    default_key = str(settings.get("ksql.persistence.default.format.key", "KAFKA"))
+    key_format = str(properties.get("KEY_FORMAT") or default_key)
+    if not columns:
+        keys, values = inferred(statement, str(topic), key_format, str(value_format), settings)
+        columns = [*keys, *values]
+    if not values and not columns:
+        raise SqlError("The statement does not define any columns.")
+    timestamp = properties.get("TIMESTAMP")
+    if timestamp is not None:
+        timestamp = named_column(str(timestamp), columns)
+    return DataSource(
+        statement.name,
+        statement.table,
+        tuple(columns),
+        str(topic),
+        format_info(key_format if keys else "NONE", keys, properties, settings, "KEY"),
+        format_info(str(value_format), values, properties, settings, "VALUE"),
+        window_info(properties),
+        timestamp,
+        properties.get("TIMESTAMP_FORMAT"),
+        statement.text,
+        statement.read_only,
+        None,
+        _number(properties, "PARTITIONS"),
+        _number(properties, "REPLICAS"),
+    )
+
+
+def inferred(
+    statement: tree.CreateSource, topic: str, key_format: str, value_format: str, settings: Settings
+) -> tuple[list[SourceColumn], list[SourceColumn]]:
+    """Columns from the schemas of a registry, where a statement names none."""
+    if value_format.upper() not in REGISTRY_FORMATS:
+        raise SqlError(
+            "No columns supplied: the statement must define them, as the format has no schemas to infer from."
+        )
+    from barnabas.pipelines.sql.formats.inference import columns_from_registry
+
+    keys: list[SourceColumn] = []
+    if key_format.upper() in REGISTRY_FORMATS:
+        keys = columns_from_registry(f"{topic}-key", settings, KEY)
+    elif statement.table:
+        raise SqlError(f"Tables require a PRIMARY KEY: CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...).")
+    return keys, columns_from_registry(f"{topic}-value", settings, VALUE)
+
+
+def named_column(name: str, columns: list[SourceColumn]) -> str:
+    bare = name.strip('`"')
+    for wanted in (bare, bare.upper()):
+        found = next((one for one in columns if one.name == wanted), None)
+        if found is not None:
+            if found.kind.base not in ("BIGINT", "STRING", "TIMESTAMP"):
+                raise SqlError(
+                    f"Timestamp column, `{wanted}`, should be STRING, BIGINT or TIMESTAMP, not {found.kind}."
+                )
+            return wanted
+    hint = nearest(bare, [one.name for one in columns])
+    raise SqlError(f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{bare}'.{hint}")
+
+
+def _number(properties: Settings, name: str) -> int | None:
+    value = properties.get(name)
+    if value is None:
+        return None
+    try:
+        found = int(value)
+    except (TypeError, ValueError):
+        raise SqlError(f"Invalid value {value} for property '{name}': a whole number is needed.") from None
+    if found < 1:
+        raise SqlError(f"Invalid number of {name.lower()} in WITH clause: {found}.")
+    return found

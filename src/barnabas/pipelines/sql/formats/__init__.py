@@ -1,0 +1,1 @@
+"""Formats of keys and values: bytes to columns and back."""

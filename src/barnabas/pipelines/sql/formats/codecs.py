@@ -1,0 +1,91 @@
+"""A codec turns the columns of a key or of a value into bytes and back. It is pickled to Spark's workers.
+
+`columns` are (name, type). A tuple of values stands for them; None stands for no bytes (a tombstone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.pipelines.sql.errors import SqlError, nearest
+from barnabas.pipelines.sql.metastore import FormatInfo, SourceColumn
+from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.streams.serdes import SerdeError
+
+Columns = tuple[tuple[str, SqlType], ...]
+REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
+FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+
+
+class Codec:
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def encode(self, values: Sequence[Any]) -> bytes | None:
+        raise NotImplementedError
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        """Raises SerdeError with a reason."""
+        raise NotImplementedError
+
+
+class NoneCodec(Codec):
+    def encode(self, values: Sequence[Any]) -> bytes | None:
+        return None
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        return ()
+
+
+def codec_of(info: FormatInfo, columns: Sequence[SourceColumn], *, key: bool, topic: str = "") -> Codec:
+    pairs: Columns = tuple((one.name, one.kind) for one in columns)
+    if info.name == "NONE" or (not pairs and key):
+        return NoneCodec(pairs)
+    if info.name == "KAFKA":
+        from barnabas.pipelines.sql.formats.kafka import KafkaCodec
+
+        return KafkaCodec(pairs)
+    if info.name == "DELIMITED":
+        from barnabas.pipelines.sql.formats.delimited import DelimitedCodec
+
+        return DelimitedCodec(pairs, info.get("DELIMITER", ","))
+    if info.name == "JSON":
+        from barnabas.pipelines.sql.formats.json import JsonCodec
+
+        return JsonCodec(pairs, wrap=wrapped(info, pairs, key=key))
+    from barnabas.pipelines.sql.formats.registry import RegistryCodec
+
+    return RegistryCodec(pairs, info.name, wrapped(info, pairs, key=key), topic, key, dict(info.settings))
+
+
+def wrapped(info: FormatInfo, columns: Columns, *, key: bool) -> bool:
+    """Whether a single column is a field of an object, or the whole."""
+    given = info.get("WRAP_SINGLE_VALUE")
+    if len(columns) != 1:
+        return True
+    return (not key) if given is None else bool(given)
+
+
+def check_format(name: str, columns: Sequence[SourceColumn], what: str) -> str:
+    """The name of a format in upper case; refuses what it can't hold."""
+    upper = name.upper()
+    if upper not in FORMATS:
+        raise SqlError(f"Unknown format: {name}.{nearest(name, list(FORMATS))}")
+    if upper == "KAFKA" and columns:
+        if len(columns) != 1:
+            names = ", ".join(f"`{one.name}` {one.kind}" for one in columns)
+            raise SqlError(f"The '{upper}' format only supports a single field. Got: [{names}]")
+        base = columns[0].kind.base
+        if base not in ("INTEGER", "BIGINT", "DOUBLE", "STRING", "BYTES"):
+            raise SqlError(f"The 'KAFKA' format does not support type '{base}', column: `{columns[0].name}`")
+    if upper == "DELIMITED":
+        for one in columns:
+            if one.kind.base in ("ARRAY", "MAP", "STRUCT"):
+                raise SqlError(f"The 'DELIMITED' format does not support type '{one.kind.base}', column: `{one.name}`")
+    if upper == "NONE" and columns:
+        raise SqlError(f"The 'NONE' format can only be used when no {what} columns are defined.")
+    return upper
+
+
+__all__ = ["Codec", "SerdeError", "check_format", "codec_of"]

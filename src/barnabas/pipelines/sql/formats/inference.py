@@ -1,0 +1,112 @@
+"""Columns from the schema of a subject, where CREATE names none. Names are upper case, as those of statements."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.metastore import SourceColumn
+from barnabas.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
+
+AVRO = {
+    "boolean": BOOLEAN,
+    "int": INTEGER,
+    "long": BIGINT,
+    "float": DOUBLE,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BYTES,
+    "fixed": BYTES,
+    "enum": STRING,
+}
+LOGICAL = {"timestamp-millis": TIMESTAMP, "date": DATE, "time-millis": TIME}
+JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRING}
+
+
+def columns_from_registry(subject: str, settings: dict[str, Any], role: str) -> list[SourceColumn]:
+    from barnabas.client.serdes import RegistryRefused, RegistryUnreachable, shared_registry
+
+    url = settings.get("ksql.schema.registry.url")
+    if not url:
+        raise SqlError("Columns can't be inferred without a schema registry: set ksql.schema.registry.url.")
+    try:
+        schema = shared_registry(str(url)).latest(subject).schema
+    except RegistryRefused as error:
+        raise SqlError(f"Schema for message {role.lower()}s on subject '{subject}' can't be read: {error}") from None
+    except RegistryUnreachable as error:
+        raise SqlError(f"The schema registry at {url} can't be reached: {error}") from None
+    if schema.type == "AVRO":
+        kind = avro_kind(json.loads(schema.text), {})
+    elif schema.type == "JSON":
+        kind = json_kind(json.loads(schema.text))
+    else:
+        raise SqlError(f"Columns can't be inferred from {schema.type} schemas yet: name them in the statement.")
+    if kind.base != "STRUCT":
+        return [SourceColumn("ROWKEY" if role == "KEY" else "ROWVAL", kind, role)]
+    return [SourceColumn(name.upper(), one, role) for name, one in kind.fields]
+
+
+def avro_kind(tree: Any, named: dict[str, Any]) -> SqlType:
+    """Unions of several types are a STRUCT with a field for each."""
+    if isinstance(tree, list):
+        others = [one for one in tree if one != "null"]
+        if len(others) == 1:
+            return avro_kind(others[0], named)
+        return struct(*((branch_name(one).upper(), avro_kind(one, named)) for one in others))
+    if isinstance(tree, str):
+        return AVRO[tree] if tree in AVRO else avro_kind(named[tree], named)
+    if tree.get("name"):
+        named[tree["name"]] = tree
+        if tree.get("namespace"):
+            named[f"{tree['namespace']}.{tree['name']}"] = tree
+    logical = tree.get("logicalType")
+    if logical in LOGICAL:
+        return LOGICAL[logical]
+    if logical == "decimal":
+        return decimal(int(tree["precision"]), int(tree.get("scale", 0)))
+    kind = tree["type"]
+    if kind == "record":
+        return struct(*((one["name"].upper(), avro_kind(one["type"], named)) for one in tree["fields"]))
+    if kind == "array":
+        return array(avro_kind(tree["items"], named))
+    if kind == "map":
+        return map_of(STRING, avro_kind(tree["values"], named))
+    return avro_kind(kind, named)
+
+
+def branch_name(tree: Any) -> str:
+    if isinstance(tree, str):
+        return tree.rpartition(".")[2]
+    return str(tree.get("name") or tree["type"])
+
+
+def json_kind(tree: Any) -> SqlType:
+    for choice in tree.get("oneOf") or tree.get("anyOf") or ():
+        if choice.get("type") != "null":
+            return json_kind(choice)
+    kind = tree.get("type")
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), "string")
+    if kind == "object":
+        if "properties" not in tree and isinstance(tree.get("additionalProperties"), dict):
+            return map_of(STRING, json_kind(tree["additionalProperties"]))
+        return struct(*((name.upper(), json_kind(one)) for name, one in tree.get("properties", {}).items()))
+    if kind == "array":
+        return array(json_kind(tree.get("items", {"type": "string"})))
+    return JSON.get(str(kind), STRING)

@@ -1,0 +1,210 @@
+"""JSON: an object with a field for each column, or a single value. Names are matched whatever their case."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from barnabas.pipelines.sql.compute.functions.json import written
+from barnabas.pipelines.sql.compute.java import EvaluationError, fitted
+from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
+from barnabas.pipelines.sql.types import SqlType
+
+Coerce = Callable[[Any], Any]
+_write = msgspec.json.Encoder(decimal_format="number").encode
+_read = msgspec.json.Decoder().decode
+_read_exact = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+class JsonCodec(Codec):
+    def __init__(self, columns: Columns, wrap: bool = True) -> None:
+        super().__init__(columns)
+        self.wrap = wrap
+        self._names = [name for name, _ in columns]
+        self._writers = [plain_writer(kind) for _, kind in columns]
+        self._readers = [coercion(kind) for _, kind in columns]
+        self._spelled = list(self._names)  # as the last record spelled them
+        self._plain = all(write is _same for write in self._writers)
+        self._load = _read_exact if any(has_decimal(kind) for _, kind in columns) else _read
+
+    def __reduce__(self) -> Any:
+        return JsonCodec, (self.columns, self.wrap)
+
+    def encode(self, values: Sequence[Any]) -> bytes | None:
+        if not self.wrap:
+            return None if values[0] is None else _write(self._writers[0](values[0]))
+        if self._plain:
+            return _write(dict(zip(self._names, values, strict=True)))
+        return _write(
+            {
+                name: None if value is None else write(value)
+                for name, write, value in zip(self._names, self._writers, values, strict=True)
+            }
+        )
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        try:
+            found = self._load(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise SerdeError(f"it is no JSON: {error}") from None
+        try:
+            if not self.wrap:
+                return (None if found is None else self._readers[0](found),)
+            if found is None:
+                return (None,) * len(self._names)
+            if not isinstance(found, dict):
+                raise SerdeError(f"it is no JSON object but {shortened(found)}")
+            return tuple(self._columns_of(found))
+        except (EvaluationError, InvalidOperation, ValueError) as error:
+            raise SerdeError(str(error)) from None
+
+    def _columns_of(self, found: dict[str, Any]) -> list[Any]:
+        values: list[Any] = []
+        for at, (name, read) in enumerate(zip(self._names, self._readers, strict=True)):
+            value = found.get(name)
+            if value is None and name not in found:
+                value = found.get(self._spelled[at])
+                if value is None:
+                    value = self._by_any_case(found, at)
+            try:
+                values.append(None if value is None else read(value))
+            except SerdeError as error:
+                raise SerdeError(f"Can't convert field {name}: {error}") from None
+        return values
+
+    def _by_any_case(self, found: dict[str, Any], at: int) -> Any:
+        wanted = self._names[at].upper()
+        for key, value in found.items():
+            if key.upper() == wanted:
+                self._spelled[at] = key
+                return value
+        return None
+
+
+def _plain_number(low: int, high: int, otherwise: Coerce) -> Coerce:
+    def read(value: Any) -> Any:
+        return value if type(value) is int and low <= value < high else otherwise(value)
+
+    return read
+
+
+def has_decimal(kind: SqlType) -> bool:
+    inner = [one for one in (kind.element, kind.key) if one is not None] + [one for _, one in kind.fields]
+    return kind.base == "DECIMAL" or any(map(has_decimal, inner))
+
+
+def plain_writer(kind: SqlType) -> Coerce:
+    if kind.base == "STRUCT":
+        parts = {name: plain_writer(inner) for name, inner in kind.fields}
+        return lambda value: {
+            name: None if value.get(name) is None else write(value[name]) for name, write in parts.items()
+        }
+    if kind.base == "ARRAY" and kind.element is not None:
+        element = plain_writer(kind.element)
+        return lambda value: [None if one is None else element(one) for one in value]
+    if kind.base == "MAP" and kind.element is not None:
+        inner_writer = plain_writer(kind.element)
+        return lambda value: {str(key): None if one is None else inner_writer(one) for key, one in value.items()}
+    if kind.base == "BYTES":
+        return lambda value: base64.b64encode(value).decode()
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def coercion(kind: SqlType) -> Coerce:
+    """What a JSON value becomes in a column; raises SerdeError where it does not fit."""
+    if kind.base == "STRUCT":
+        codec = JsonCodec(kind.fields)
+        return lambda value: dict(zip(codec._names, codec._columns_of(_kind(value, dict, kind)), strict=True))
+    if kind.base == "ARRAY" and kind.element is not None:
+        element = coercion(kind.element)
+        return lambda value: [None if one is None else element(one) for one in _kind(value, list, kind)]
+    if kind.base == "MAP" and kind.element is not None and kind.key is not None:
+        inner, key = coercion(kind.element), coercion(kind.key)
+        return lambda value: {
+            key(name): None if one is None else inner(one) for name, one in _kind(value, dict, kind).items()
+        }
+    if kind.base == "DECIMAL":
+        return lambda value: fitted(Decimal(_number_text(value, kind)), kind)
+    return COERCIONS[kind.base]
+
+
+def _kind(value: Any, wanted: type, kind: SqlType) -> Any:
+    if not isinstance(value, wanted):
+        raise SerdeError(f"Can't convert type. sourceType: {type(value).__name__}, requiredType: {kind}")
+    return value
+
+
+def _number_text(value: Any, kind: SqlType) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        raise SerdeError(f"Can't convert type. sourceType: {type(value).__name__}, requiredType: {kind}")
+    return repr(value) if isinstance(value, float) else value
+
+
+def whole(bits: int, name: str) -> Coerce:
+    def read(value: Any) -> int:
+        if isinstance(value, bool):
+            raise SerdeError(f"Can't convert type. sourceType: BooleanNode, requiredType: {name}")
+        if isinstance(value, str):
+            try:
+                value = int(value.strip())
+            except ValueError:
+                raise SerdeError(f'For input string: "{value}"') from None
+        if isinstance(value, (float, Decimal)):
+            value = int(value)
+        if not isinstance(value, int) or not -(1 << bits) <= value < 1 << bits:
+            raise SerdeError(f"{shortened(value)} is no {name}")
+        return value
+
+    return _plain_number(-(1 << bits), 1 << bits, read)
+
+
+def real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        raise SerdeError(f"Can't convert type. sourceType: {type(value).__name__}, requiredType: DOUBLE")
+    return float(value)
+
+
+def truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise SerdeError(f"Can't convert type. sourceType: {type(value).__name__}, requiredType: BOOLEAN")
+
+
+def text(value: Any) -> str:
+    return value if isinstance(value, str) else written(value)
+
+
+def data(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise SerdeError("Value is not a valid Base64 encoded string") from None
+
+
+def shortened(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) < 60 else f"{shown[:57]}..."
+
+
+COERCIONS: dict[str, Coerce] = {
+    "BOOLEAN": truth,
+    "INTEGER": whole(31, "INTEGER"),
+    "BIGINT": whole(63, "BIGINT"),
+    "DOUBLE": real,
+    "STRING": text,
+    "BYTES": data,
+    "TIMESTAMP": whole(63, "TIMESTAMP"),
+    "DATE": whole(31, "DATE"),
+    "TIME": whole(31, "TIME"),
+}

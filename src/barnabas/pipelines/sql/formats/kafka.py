@@ -1,0 +1,35 @@
+"""KAFKA: one column as Kafka's own serializers write it, numbers big-endian."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.pipelines.sql.formats.codecs import Codec, SerdeError
+
+FORMS = {"INTEGER": ">i", "BIGINT": ">q", "DOUBLE": ">d"}
+
+
+class KafkaCodec(Codec):
+    def encode(self, values: Sequence[Any]) -> bytes | None:
+        value, base = values[0], self.columns[0][1].base
+        if value is None:
+            return None
+        if base == "STRING":
+            return str(value).encode()
+        return bytes(value) if base == "BYTES" else struct.pack(FORMS[base], value)
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        base = self.columns[0][1].base
+        if base == "STRING":
+            try:
+                return (data.decode(),)
+            except UnicodeDecodeError:
+                raise SerdeError("it is no UTF-8") from None
+        if base == "BYTES":
+            return (data,)
+        form = FORMS[base]
+        if struct.calcsize(form) != len(data):
+            raise SerdeError(f"Size of data received by the {base} deserializer is not {struct.calcsize(form)}")
+        return (struct.unpack(form, data)[0],)

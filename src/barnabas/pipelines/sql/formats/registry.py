@@ -1,0 +1,290 @@
+"""AVRO, JSON_SR and PROTOBUF: schemas made of columns, kept in a registry.
+
+What is read may be written with any schema: fields are matched by name, whatever their case, as in JSON. A union of
+Avro is a STRUCT with a field for each of its types, named as Avro names them (STRING, LONG, ...).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from barnabas.pipelines.sql.compute.java import EXACT, EvaluationError
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
+from barnabas.pipelines.sql.formats.json import coercion, plain_writer
+from barnabas.pipelines.sql.types import SqlType
+
+RECORD_NAME = "KsqlDataSourceSchema"
+NAMESPACE = "io.confluent.ksql.avro_schemas"
+KINDS = {"AVRO": "AVRO", "JSON_SR": "JSON", "PROTOBUF": "PROTOBUF"}
+AVRO = {
+    "BOOLEAN": "boolean",
+    "INTEGER": "int",
+    "BIGINT": "long",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BYTES": "bytes",
+    "TIMESTAMP": {"type": "long", "logicalType": "timestamp-millis"},
+    "DATE": {"type": "int", "logicalType": "date"},
+    "TIME": {"type": "int", "logicalType": "time-millis"},
+}
+JSON_SCHEMA = {
+    "BOOLEAN": "boolean",
+    "INTEGER": "integer",
+    "BIGINT": "integer",
+    "DOUBLE": "number",
+    "STRING": "string",
+    "BYTES": "string",
+    "TIMESTAMP": "integer",
+    "DATE": "integer",
+    "TIME": "integer",
+    "DECIMAL": "number",
+}
+PROTOBUF = {
+    "BOOLEAN": "bool",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BYTES": "bytes",
+    "TIMESTAMP": "int64",
+    "DATE": "int32",
+    "TIME": "int32",
+    "DECIMAL": "string",
+}
+
+
+class RegistryCodec(Codec):
+    def __init__(
+        self, columns: Columns, name: str, wrap: bool, topic: str, is_key: bool, settings: dict[str, Any]
+    ) -> None:
+        super().__init__(columns)
+        if name not in KINDS:
+            raise SqlError(f"Format {name} is not supported yet.")
+        self.name, self.wrap, self.topic, self.is_key, self.settings = name, wrap, topic, is_key, settings
+        self._serializer: Any = None
+        self._deserializer: Any = None
+        self._writers = [writer(kind, name) for _, kind in columns]
+        self._readers = [reader(kind) for _, kind in columns]
+
+    def __reduce__(self) -> Any:
+        return RegistryCodec, (self.columns, self.name, self.wrap, self.topic, self.is_key, self.settings)
+
+    @property
+    def registry(self) -> Any:
+        from barnabas.client.serdes import shared_registry
+
+        url = self.settings.get("REGISTRY")
+        if not url:
+            raise SerdeError(f"format {self.name} needs a schema registry: set ksql.schema.registry.url")
+        return shared_registry(str(url))
+
+    def encode(self, values: Sequence[Any]) -> bytes | None:
+        if self._serializer is None:
+            self._serializer = self._made_serializer()
+        if not self.wrap:
+            if values[0] is None:
+                return None
+            tree: Any = self._writers[0](values[0])
+        else:
+            tree = {
+                name: None if value is None else write(value)
+                for (name, _), write, value in zip(self.columns, self._writers, values, strict=True)
+            }
+            if self.name == "PROTOBUF":
+                tree = {name: value for name, value in tree.items() if value is not None}
+        try:
+            data: bytes | None = self._serializer.encode(self.topic, tree)
+        except Exception as error:
+            raise SerdeError(f"it can't be written as {self.name}: {error}") from None
+        return data
+
+    def _made_serializer(self) -> Any:
+        from barnabas.client.serdes import Schema, SerdeSettings, Serializer
+
+        given = self.settings.get("SCHEMA_ID")
+        settings = SerdeSettings(use_id=None if given is None else int(given), logical_types=False)
+        schema = None if given is not None else Schema(self.schema_text(), KINDS[self.name])
+        return Serializer(self.registry, schema, settings, is_key=self.is_key)
+
+    def schema_text(self) -> str:
+        if self.name == "AVRO":
+            tree = avro_record(self.columns, RECORD_NAME) if self.wrap else _nullable(self.columns[0][1], RECORD_NAME)
+            return json.dumps(tree)
+        if self.name == "JSON_SR":
+            return json.dumps(json_object(self.columns) if self.wrap else json_type(self.columns[0][1]))
+        return protobuf_file(self.columns)
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        from barnabas.client.serdes import Deserializer, RegistryRefused, RegistryUnreachable
+        from barnabas.client.serdes import SerdeError as ClientSerdeError
+
+        if self._deserializer is None:
+            self._deserializer = Deserializer(self.registry, is_key=self.is_key, logical_types=False)
+        try:
+            found = self._deserializer.decode(data)
+        except RegistryUnreachable:
+            raise
+        except (ClientSerdeError, RegistryRefused) as error:
+            raise SerdeError(str(error)) from None
+        try:
+            if not self.wrap:
+                return (None if found is None else self._readers[0](found),)
+            if not isinstance(found, dict):
+                raise SerdeError(f"it is no record but {type(found).__name__}")
+            upper = {key.upper(): value for key, value in found.items()}
+            values = [found.get(name, upper.get(name.upper())) for name, _ in self.columns]
+            return tuple(
+                None if value is None else read(value) for read, value in zip(self._readers, values, strict=True)
+            )
+        except (EvaluationError, ValueError) as error:
+            raise SerdeError(str(error)) from None
+
+
+def reader(kind: SqlType) -> Any:
+    """A value as Avro, JSON or Protobuf give it, in a column."""
+    plain = coercion(kind)
+    if kind.base == "BYTES":
+        return lambda value: bytes(value) if isinstance(value, (bytes, bytearray)) else plain(value)
+    if kind.base == "DECIMAL":
+        return lambda value: _unscaled(value, kind) if isinstance(value, (bytes, bytearray)) else plain(value)
+    if kind.base == "STRUCT":
+        readers = {name: reader(inner) for name, inner in kind.fields}
+        return lambda value: _struct(value, readers)
+    if kind.base == "ARRAY" and kind.element is not None:
+        element = reader(kind.element)
+        return lambda value: [None if one is None else element(one) for one in value]
+    if kind.base == "MAP" and kind.element is not None:
+        inner_reader = reader(kind.element)
+        return lambda value: {key: None if one is None else inner_reader(one) for key, one in _entries(value)}
+    return plain
+
+
+def _entries(value: Any) -> Any:
+    """Maps whose keys are no text are arrays of entries in Avro."""
+    if isinstance(value, dict):
+        return value.items()
+    return [(one.get("key", one.get("KEY")), one.get("value", one.get("VALUE"))) for one in value]
+
+
+def _struct(value: Any, readers: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(value, dict):
+        upper = {key.upper(): one for key, one in value.items()}
+        found = {name: value.get(name, upper.get(name.upper())) for name in readers}
+    else:
+        names = union_names(value)
+        chosen = next((name for name in readers if name.upper() in names), None)
+        if chosen is None:
+            raise SerdeError(f"the union has a {names[0].lower()}, and the STRUCT has no field {names[0]}")
+        found = {name: value if name == chosen else None for name in readers}
+    return {name: None if found[name] is None else read(found[name]) for name, read in readers.items()}
+
+
+def union_names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return ("BOOLEAN",)
+    if isinstance(value, int):
+        return ("LONG", "INT")
+    if isinstance(value, float):
+        return ("DOUBLE", "FLOAT")
+    if isinstance(value, str):
+        return ("STRING",)
+    return ("BYTES",) if isinstance(value, bytes) else ("ARRAY", "MAP")
+
+
+def _unscaled(data: bytes | bytearray, kind: SqlType) -> Decimal:
+    return EXACT.scaleb(Decimal(int.from_bytes(data, "big", signed=True)), -kind.scale)
+
+
+def writer(kind: SqlType, name: str) -> Any:
+    """A column as the codec of a format takes it."""
+    if kind.base == "STRUCT":
+        parts = {field: writer(inner, name) for field, inner in kind.fields}
+        return lambda value: {
+            field: None if value.get(field) is None else write(value[field]) for field, write in parts.items()
+        }
+    if kind.base == "ARRAY" and kind.element is not None:
+        element = writer(kind.element, name)
+        return lambda value: [None if one is None else element(one) for one in value]
+    if kind.base == "MAP" and kind.element is not None:
+        inner = writer(kind.element, name)
+        return lambda value: {str(key): None if one is None else inner(one) for key, one in value.items()}
+    if kind.base == "DECIMAL":
+        return {
+            "AVRO": lambda value: _two_complement(int(EXACT.scaleb(value, kind.scale))),
+            "JSON_SR": float,
+            "PROTOBUF": lambda value: format(value, "f"),
+        }[name]
+    return plain_writer(kind) if name == "JSON_SR" else lambda value: value
+
+
+def _two_complement(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
+
+
+def avro_record(columns: Columns, name: str) -> dict[str, Any]:
+    fields = [
+        {"name": column, "type": _nullable(kind, f"{name}_{column}"), "default": None} for column, kind in columns
+    ]
+    return {"type": "record", "name": name, "namespace": NAMESPACE, "fields": fields}
+
+
+def _nullable(kind: SqlType, name: str) -> list[Any]:
+    return ["null", avro_type(kind, name)]
+
+
+def avro_type(kind: SqlType, name: str) -> Any:
+    if kind.base == "DECIMAL":
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if kind.base == "ARRAY" and kind.element is not None:
+        return {"type": "array", "items": _nullable(kind.element, name)}
+    if kind.base == "MAP" and kind.element is not None:
+        return {"type": "map", "values": _nullable(kind.element, name)}
+    if kind.base == "STRUCT":
+        return avro_record(kind.fields, name)
+    return AVRO[kind.base]
+
+
+def json_object(columns: Columns) -> dict[str, Any]:
+    properties = {
+        name: {"connect.index": index, "oneOf": [{"type": "null"}, json_type(kind)]}
+        for index, (name, kind) in enumerate(columns)
+    }
+    return {"type": "object", "properties": properties}
+
+
+def json_type(kind: SqlType) -> dict[str, Any]:
+    if kind.base == "ARRAY" and kind.element is not None:
+        return {"type": "array", "items": {"oneOf": [{"type": "null"}, json_type(kind.element)]}}
+    if kind.base == "MAP" and kind.element is not None:
+        values = {"oneOf": [{"type": "null"}, json_type(kind.element)]}
+        return {"type": "object", "connect.type": "map", "additionalProperties": values}
+    return json_object(kind.fields) if kind.base == "STRUCT" else {"type": JSON_SCHEMA[kind.base]}
+
+
+def protobuf_file(columns: Columns) -> str:
+    body, nested = _message_body(columns)
+    return f'syntax = "proto3";\n\nmessage ConnectDefault1 {{\n{body}{nested}}}\n'
+
+
+def _message_body(columns: Columns) -> tuple[str, str]:
+    lines: list[str] = []
+    nested: list[str] = []
+    for number, (name, kind) in enumerate(columns, 1):
+        lines.append(f"  {_proto_type(name, kind, nested)} {name} = {number};\n")
+    return "".join(lines), "".join(nested)
+
+
+def _proto_type(name: str, kind: SqlType, nested: list[str]) -> str:
+    if kind.base == "ARRAY" and kind.element is not None:
+        return f"repeated {_proto_type(name, kind.element, nested)}"
+    if kind.base == "MAP" and kind.element is not None and kind.key is not None:
+        return f"map<{PROTOBUF[kind.key.base]}, {_proto_type(name, kind.element, nested)}>"
+    if kind.base == "STRUCT":
+        body, inner = _message_body(kind.fields)
+        nested.append(f"  message {name}_Message {{\n{body}{inner}  }}\n")
+        return f"{name}_Message"
+    return PROTOBUF[kind.base]

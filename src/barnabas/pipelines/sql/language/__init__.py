@@ -1,0 +1,1 @@
+"""Text to tree: lexer, parser, and the tree itself. Nothing here knows Kafka or Spark."""

@@ -1,0 +1,411 @@
+"""Operators of SQL's topologies beside those of `streams`: records to rows, and functions on rows.
+
+They are pickled to Spark's workers. A row is a tuple of values, in the order of its relation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from barnabas.pipelines.sql.compute import dates
+from barnabas.pipelines.sql.compute.compiler import Compiled
+from barnabas.pipelines.sql.compute.java import EvaluationError, frozen
+from barnabas.pipelines.sql.formats.codecs import Codec
+from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.operators.stateless import Branch
+from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.serdes import Serde, SerdeError
+from barnabas.pipelines.streams.windows import Windowed
+
+
+def thawed(value: Any, kind: SqlType) -> Any:
+    """A part of a key as a column has it."""
+    if isinstance(value, tuple):
+        return list(value) if kind.base == "ARRAY" else dict(value)
+    return value
+
+
+def key_of(values: Sequence[Any]) -> Any:
+    """The key of a record, by which can be grouped: one value, or several. None if there is none."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return frozen(values[0])
+    return tuple(map(frozen, values))
+
+
+@dataclass
+class KeyCoding:
+    """Keys to bytes and back, for a serde of the topology."""
+
+    codec: Codec
+
+    def encode(self, key: Any) -> bytes:
+        kinds = self.codec.columns
+        values = (key,) if len(kinds) == 1 else key
+        return self.codec.encode([thawed(one, kind) for one, (_, kind) in zip(values, kinds, strict=True)]) or b""
+
+    def decode(self, data: bytes) -> Any:
+        return key_of(self.codec.decode(data))
+
+
+def key_serde(codec: Codec) -> Serde[Any]:
+    coding = KeyCoding(codec)
+    return Serde(f"sql key {codec.columns}", coding.encode, coding.decode)
+
+
+@dataclass
+class ValueCoding:
+    codec: Codec
+
+    def encode(self, values: Any) -> bytes:
+        return self.codec.encode(values) or b""
+
+    def decode(self, data: bytes) -> Any:
+        return self.codec.decode(data)
+
+
+def value_serde(codec: Codec) -> Serde[Any]:
+    coding = ValueCoding(codec)
+    return Serde(f"sql value {codec.columns}", coding.encode, coding.decode)
+
+
+@dataclass
+class ReadSource(Branch):
+    """Records of a topic as rows, and the records that can't be read as lines of the processing log: two outputs."""
+
+    functions: tuple[Any, ...] = ()
+    key_codec: Codec | None = None
+    value_codec: Codec | None = None
+    headers: tuple[str | None, ...] = ()  # one column of all headers (None), or of one header
+    window: str | None = None
+    window_size_ms: int | None = None
+    time_at: int | None = None  # which value column is the time
+    time_format: str | None = None
+    table: bool = False
+    wants_place: bool = True
+    query_id: str = ""
+    kind = "sql-source"
+
+    def run(self, task: Task, inputs: list[Rows]) -> list[Rows]:
+        (rows,) = inputs
+        good: tuple[list[Any], list[Any], list[int], list[int]] = ([], [], [], [])
+        bad: tuple[list[Any], list[Any], list[int], list[int]] = ([], [], [], [])
+        plain = self.plain_reader()
+        for key, value, time, rank in zip(
+            rows.keys, rows.values, rows.times.tolist(), rows.ranks.tolist(), strict=True
+        ):
+            if plain is not None and value is not None and key is not None:
+                try:
+                    object_key, row = plain(key, value, time)
+                except (SerdeError, EvaluationError):
+                    pass  # below it is told what is wrong
+                else:
+                    good[0].append(object_key)
+                    good[1].append(row)
+                    good[2].append(time)
+                    good[3].append(rank)
+                    continue
+            try:
+                found = self.row(task, key, value, time, rank)
+            except (SerdeError, EvaluationError) as error:
+                line = self.log_line(task, key, value, rank, str(error))
+                for column, one in zip(bad, (None, line, time, rank), strict=True):
+                    column.append(one)
+                continue
+            if found is not None:
+                for column, one in zip(good, (*found, rank), strict=True):
+                    column.append(one)
+        return [made(*good), made(*bad)]
+
+    def plain_reader(self) -> Callable[[bytes, bytes, int], tuple[Any, tuple[Any, ...]]] | None:
+        """The way of most records: no window, no headers, no time of their own, nobody asks for their place."""
+        if self.window is not None or self.headers or self.time_at is not None or self.wants_place:
+            return None
+        assert self.key_codec is not None
+        assert self.value_codec is not None
+        read_key, read_value, width = self.key_codec.decode, self.value_codec.decode, len(self.key_codec.columns)
+
+        def read(key: bytes, value: bytes, time: int) -> tuple[Any, tuple[Any, ...]]:
+            keys = read_key(key)
+            object_key = frozen(keys[0]) if width == 1 else key_of(keys)
+            return object_key, (*keys, *read_value(value), time, None, None)
+
+        return read
+
+    def row(self, task: Task, key: bytes | None, value: bytes | None, time: int, rank: int) -> Any:
+        """(key, row, time), or None for a record that is left out."""
+        bounds: tuple[int, ...] = ()
+        if self.window is not None and key is not None:
+            key, bounds = self.unwindowed(key)
+        assert self.key_codec is not None
+        assert self.value_codec is not None
+        keys = (None,) * len(self.key_codec.columns) if key is None else self.key_codec.decode(key)
+        object_key = None if key is None else key_of(keys)
+        if bounds:
+            object_key = Windowed(object_key, *bounds)
+        if value is None:
+            if self.value_codec.columns and not self.table:
+                return None
+            if self.table:
+                return None if key is None else (object_key, None, time)
+        if self.table and key is None:
+            return None
+        values = () if value is None else self.value_codec.decode(value)
+        if self.time_at is not None:
+            time = self.own_time((*keys, *values)[self.time_at])
+        found = [*keys, *bounds, *values]
+        if self.headers:
+            found += self.header_values(task.headers(rank))
+        place = task.place(rank) if self.wants_place else (None, None, None)
+        return object_key, (*found, time, place[1], place[2]), time
+
+    def unwindowed(self, key: bytes) -> tuple[bytes, tuple[int, ...]]:
+        if self.window == "SESSION":
+            if len(key) < 16:
+                raise SerdeError("the key has no session window")
+            end, start = (int.from_bytes(key[at : at + 8 or None], "big", signed=True) for at in (-16, -8))
+            return key[:-16], (start, end)
+        if len(key) < 8:
+            raise SerdeError("the key has no window")
+        start = int.from_bytes(key[-8:], "big", signed=True)
+        return key[:-8], (start, start + (self.window_size_ms or 0))
+
+    def own_time(self, value: Any) -> int:
+        if value is None:
+            raise SerdeError("the column of the TIMESTAMP property is null")
+        if isinstance(value, str):
+            return dates.ms_of(dates.parse_moment(value, self.time_format or "yyyy-MM-dd'T'HH:mm:ss.SSS"))
+        return int(value)
+
+    def header_values(self, given: tuple[tuple[str, bytes | None], ...]) -> list[Any]:
+        found: list[Any] = []
+        for name in self.headers:
+            if name is None:
+                found.append([{"KEY": key, "VALUE": value} for key, value in given])
+            else:
+                found.append(next((value for key, value in reversed(given) if key == name), None))
+        return found
+
+    def log_line(self, task: Task, key: bytes | None, value: bytes | None, rank: int, reason: str) -> bytes:
+        place = task.place(rank)
+        target = "key" if reason.startswith("the key") else "value"
+        record = None if value is None else value.decode("utf-8", "replace")
+        message = {
+            "type": 0,
+            "deserializationError": {
+                "target": target,
+                "errorMessage": reason,
+                "recordB64": None,
+                "cause": [f"{place.topic}-{place.partition}@{place.offset}: {record}"[:500]],
+                "topic": place.topic,
+            },
+        }
+        line = {"level": "ERROR", "logger": f"processing.{self.query_id}.source.deserializer", "time": None}
+        return json.dumps(line | {"message": message}).encode()
+
+
+class EveryChange(Operator):
+    """Aggregates in front of it give a row for every change."""
+
+    kind = "every-change"
+    sees_changes = True
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        return inputs[0]
+
+
+@dataclass
+class OwnTime(Operator):
+    """The time of a result is that of one of its columns: WITH (TIMESTAMP='column')."""
+
+    column: int
+    pattern: str | None = None
+    kind = "own-time"
+
+    def run(self, task: Task, inputs: list[Rows]) -> Rows:
+        (rows,) = inputs
+        reader = ReadSource(time_format=self.pattern)
+        times = np.array(
+            [
+                time if value is None or value[self.column] is None else reader.own_time(value[self.column])
+                for value, time in zip(rows.values, rows.times.tolist(), strict=True)
+            ],
+            np.int64,
+        )
+        return Rows(rows.keys, rows.values, times, rows.ranks, olds=rows.olds)
+
+
+@dataclass
+class Condition:
+    """WHERE and HAVING: what is null or can't be computed does not hold."""
+
+    test: Compiled
+
+    def __call__(self, key: Any, row: Any) -> bool:
+        try:
+            test = self.test
+            return bool((test._call or test.call)(row))
+        except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+            return False
+
+
+@dataclass
+class Columns:
+    """A tuple of expressions. One that can't be computed is null."""
+
+    whole: Compiled
+    each: list[Compiled]
+
+    def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
+        try:
+            whole = self.whole
+            return (whole._call or whole.call)(row)  # type: ignore[no-any-return]
+        except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+            return tuple(safely(one, row) for one in self.each)
+
+
+def safely(one: Compiled, row: Any) -> Any:
+    try:
+        return (one._call or one.call)(row)
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+@dataclass
+class NewKey:
+    """The key by which rows are grouped, joined or partitioned; None if a part of it is null."""
+
+    columns: Columns
+    all_or_none: bool = True
+
+    def __call__(self, key: Any, row: Any) -> Any:
+        values = self.columns(key, row)
+        if any(one is None for one in values) and (self.all_or_none or len(values) == 1):
+            return None
+        return key_of(values)
+
+
+@dataclass
+class Exploded:
+    """Rows of table functions: several side by side, the shorter ones filled with nulls."""
+
+    arguments: list[Compiled]
+    functions: list[str]
+
+    def __call__(self, key: Any, row: Any) -> list[tuple[Any, ...]]:
+        from barnabas.pipelines.sql.compute.aggregates import TABLE_FUNCTIONS
+
+        found: list[list[Any]] = []
+        for one, name in zip(self.arguments, self.functions, strict=True):
+            values = safely(one, row)
+            found.append([] if values is None else TABLE_FUNCTIONS[name].rows(values))
+        count = max(map(len, found))
+        return [(*row, *(one[at] if at < len(one) else None for one in found)) for at in range(count)]
+
+
+@dataclass
+class Emit:
+    """A row of a stream as key and value of a record."""
+
+    key_at: tuple[int, ...] | None  # which of the selected columns make the key; None: as it is
+    value_at: tuple[int, ...]
+
+    def __call__(self, key: Any, row: Any) -> tuple[Any, Any]:
+        new_key = key if self.key_at is None else key_of([row[at] for at in self.key_at])
+        return new_key, tuple(row[at] for at in self.value_at)
+
+
+@dataclass
+class Picked:
+    """Some columns of a row, in another order."""
+
+    at: tuple[int, ...]
+
+    def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
+        return tuple(row[one] for one in self.at)
+
+
+@dataclass
+class Chain:
+    """Functions of key and row one after the other; a row that is gone stays so."""
+
+    functions: tuple[Callable[[Any, Any], Any], ...]
+
+    def __call__(self, key: Any, row: Any) -> Any:
+        if row is None:
+            return None
+        for function in self.functions:
+            row = function(key, row)
+        return row
+
+
+@dataclass
+class WithKey:
+    """The parts of the key in front of the row: for aggregates, whose rows are results alone."""
+
+    kinds: tuple[SqlType, ...]
+    windowed: bool = False
+    behind: bool = False
+
+    def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
+        bounds: tuple[Any, ...] = ()
+        if isinstance(key, Windowed):
+            bounds = (key.start_ms, key.end_ms) if self.windowed else ()
+            key = key.key
+        parts = (key,) if len(self.kinds) == 1 else key
+        values = tuple(thawed(one, kind) for one, kind in zip(parts, self.kinds, strict=True)) if self.kinds else ()
+        return (*row, *values) if self.behind else (*values, *bounds, *row)
+
+
+@dataclass
+class SideBySide:
+    """A join: rows of both sides one behind the other, nulls for the side that is missing."""
+
+    left_width: int
+    right_width: int
+    swapped: bool = False
+
+    def __call__(self, left: Any, right: Any) -> tuple[Any, ...]:
+        if self.swapped:
+            left, right = right, left
+        return (*(left or (None,) * self.left_width), *(right or (None,) * self.right_width))
+
+
+@dataclass
+class Folding:
+    """All aggregates of a query as one: the state is a tuple of theirs."""
+
+    aggregates: list[Any]
+    arguments: list[list[Compiled]]
+
+    def first(self) -> tuple[Any, ...]:
+        return tuple(one.first() for one in self.aggregates)
+
+    def add(self, key: Any, row: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = []
+        for aggregate, arguments, state in zip(self.aggregates, self.arguments, states, strict=True):
+            values = [safely(one, row) for one in arguments]
+            skipped = aggregate.ignores_nulls and any(one is None for one in values)
+            found.append(state if skipped else aggregate.add(state, *values))
+        return tuple(found)
+
+    def undo(self, key: Any, row: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = []
+        for aggregate, arguments, state in zip(self.aggregates, self.arguments, states, strict=True):
+            values = [safely(one, row) for one in arguments]
+            skipped = aggregate.ignores_nulls and any(one is None for one in values)
+            found.append(state if skipped else aggregate.undo(state, *values))
+        return tuple(found)
+
+    def merge(self, key: Any, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(each.merge(left, right) for each, left, right in zip(self.aggregates, one, other, strict=True))
+
+    def show(self, key: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(each.show(state) for each, state in zip(self.aggregates, states, strict=True))

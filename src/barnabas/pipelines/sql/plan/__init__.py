@@ -1,0 +1,1 @@
+"""A query to a topology: sources, joins, groups and outputs."""

@@ -1,0 +1,223 @@
+"""GROUP BY: rows by new keys, in windows, folded by aggregates. What is behind it sees keys and results alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, Aggregate
+from barnabas.pipelines.sql.compute.compiler import Compiled
+from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
+from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.metastore import WindowInfo
+from barnabas.pipelines.sql.operators import EveryChange, Folding, NewKey, WithKey
+from barnabas.pipelines.sql.plan.flows import Flow, columns_of, internal_key
+from barnabas.pipelines.sql.relations import (
+    ROWTIME,
+    WINDOWEND,
+    WINDOWSTART,
+    Relation,
+    RelationColumn,
+    calls_in,
+    columns_in,
+    rewritten,
+)
+from barnabas.pipelines.sql.types import BIGINT, SqlType
+from barnabas.pipelines.streams.tables import Table
+from barnabas.pipelines.streams.windows import SessionWindows, TimeWindows
+
+DAY_MS = 86_400_000
+GROUP, RESULT = "\0group", "\0result"  # names that no statement can write
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The flow behind the aggregation, and how expressions of the query read there."""
+
+    flow: Flow
+    expressions: tuple[tree.Expression, ...]  # GROUP BY's
+    calls: tuple[tree.Call, ...]
+    before: Relation
+
+    def rewrite(self, expression: tree.Expression) -> tree.Expression:
+        """Groups and aggregates as columns; any other column is refused."""
+        normal = self.before.normal(without_windows(expression))
+
+        def change(node: tree.Expression) -> tree.Expression | None:
+            if node in self.expressions:
+                return tree.Column(f"{GROUP}{self.expressions.index(node)}")
+            if isinstance(node, tree.Call) and node in self.calls:
+                return tree.Column(f"{RESULT}{self.calls.index(node)}")
+            if isinstance(node, tree.Column) and node.name.startswith("\0"):
+                return tree.Column(node.name[1:])
+            return None
+
+        found: tree.Expression = rewritten(normal, change)
+        for column in columns_in(found):
+            if not column.name.startswith("\0") and column.name not in (WINDOWSTART, WINDOWEND):
+                shown = column.name if column.source is None else f"{column.source}.{column.name}"
+                raise SqlError(
+                    f"Non-aggregate SELECT expression(s) not part of GROUP BY: {shown}. Either add the column to the "
+                    "GROUP BY or remove it from the SELECT."
+                )
+        return found
+
+
+def without_windows(expression: tree.Expression) -> tree.Expression:
+    """WINDOWSTART and WINDOWEND are columns of the result, not of the source."""
+
+    def change(node: tree.Expression) -> tree.Expression | None:
+        if isinstance(node, tree.Column) and node.name in (WINDOWSTART, WINDOWEND) and node.source is None:
+            return tree.Literal(node.name, SqlType("WINDOW"))
+        return None
+
+    found: tree.Expression = rewritten(expression, change)
+    return found
+
+
+def restored(expression: tree.Expression) -> tree.Expression:
+    def change(node: tree.Expression) -> tree.Expression | None:
+        if isinstance(node, tree.Literal) and node.kind.base == "WINDOW":
+            return tree.Column(str(node.value))
+        return None
+
+    found: tree.Expression = rewritten(expression, change)
+    return found
+
+
+def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> Grouped:
+    """`expressions` are those of SELECT and HAVING, where aggregates are."""
+    before = flow.relation
+    by = tuple(before.normal(one) for one in aliased(query))
+    for one in by:
+        if found := calls_in(one, AGGREGATES):
+            raise SqlError(f"GROUP BY does not support aggregate functions: {found[0].name} is an aggregate function.")
+    calls = distinct_calls(before, expressions)
+    aggregates, arguments = [], []
+    for call in calls:
+        aggregate, compiled = aggregate_of(before, call)
+        if flow.table and not aggregate.can_undo:
+            raise SqlError(
+                f"The aggregation function(s) ({call.name}) cannot be applied to a table source, only to a stream "
+                "source."
+            )
+        aggregates.append(aggregate)
+        arguments.append(compiled)
+    folding = Folding(aggregates, arguments)
+    columns, kinds = columns_of(before, list(by))
+    handle, window = folded(flow, query.window, folding, NewKey(columns), by, tuple(kinds))
+    handle = Table(handle._graph, handle._graph.add(EveryChange(), handle._node))
+    if query.emit == "FINAL":
+        if window is None:
+            raise SqlError("EMIT FINAL is only supported for windowed aggregations.")
+        handle = handle.suppress()
+    pending = (folding.show, WithKey(tuple(kinds), windowed=window is not None))
+    relation = relation_behind(by, kinds, aggregates, window, before)
+    note = f"> [ AGGREGATE ] | {', '.join(call.name for call in calls) or 'no aggregates'}"
+    return Grouped(
+        flow.with_handle(
+            handle, note, relation=relation, table=True, key_kinds=tuple(kinds), window=window, pending=pending
+        ),
+        by,
+        calls,
+        before,
+    )
+
+
+def aliased(query: tree.Query) -> list[tree.Expression]:
+    """GROUP BY's expressions; an alias of SELECT is not known there, as in ksqlDB."""
+    return list(query.group_by)
+
+
+def distinct_calls(before: Relation, expressions: list[tree.Expression]) -> tuple[tree.Call, ...]:
+    found: dict[tree.Call, None] = {}
+    for expression in expressions:
+        for call in calls_in(before.normal(without_windows(expression)), AGGREGATES):
+            for argument in call.arguments:
+                if inner := calls_in(argument, AGGREGATES):
+                    raise SqlError(f"Aggregate functions can not be nested: {call.name}({inner[0].name}()).")
+            found[call] = None
+    return tuple(found)
+
+
+def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[Compiled]]:
+    columns = list(call.arguments)
+    settings: list[Any] = []
+    if call.name != "CORRELATION":
+        for one in columns[1:]:
+            if not isinstance(one, tree.Literal):
+                raise SqlSyntaxError(f"Parameter 2 passed to function {call.name} must be a literal constant", *call.at)
+            settings.append(one.value)
+        columns = columns[:1]
+    if call.name == "COUNT" and columns and isinstance(columns[0], tree.Literal):
+        columns = []
+    if not columns and call.name != "COUNT":
+        raise SqlSyntaxError(f"Function '{call.name}' needs a column.", *call.at)
+    compiled = [relation.compiled(one) for one in columns]
+    return AGGREGATES[call.name]([kind for _, kind in compiled], settings), [one for one, _ in compiled]
+
+
+def folded(
+    flow: Flow,
+    window: tree.Window | None,
+    folding: Folding,
+    selector: NewKey,
+    by: tuple[tree.Expression, ...],
+    kinds: tuple[SqlType, ...],
+) -> tuple[Any, WindowInfo | None]:
+    handle = flow.handle
+    if flow.table:
+        if window is not None:
+            raise SqlError("WINDOW clause is only supported for aggregations of streams.")
+        grouped = handle.group_by(selector, key=internal_key(kinds))
+        return grouped.aggregate(folding.first, folding.add, folding.undo), None
+    same = len(by) == len(flow.relation.keys) and all(
+        one in keys for one, keys in zip(by, flow.relation.keys, strict=False)
+    )
+    if same and flow.window is None:
+        grouped = handle.group_by_key()
+    else:
+        grouped = handle.group_by(selector, key=internal_key(kinds))
+    if window is None:
+        return grouped.aggregate(folding.first, folding.add), None
+    windows, info = windows_of(window)
+    grouped = grouped.windowed_by(windows)
+    merger = folding.merge if window.kind == "SESSION" else None
+    return grouped.aggregate(folding.first, folding.add, merger=merger), info
+
+
+def windows_of(window: tree.Window) -> tuple[Any, WindowInfo]:
+    grace_ms = DAY_MS if window.grace_ms is None else window.grace_ms
+    least = window.size_ms + (window.grace_ms or 0)
+    if window.retention_ms is not None and window.retention_ms < least:
+        raise SqlError(
+            f"The window retention of {window.retention_ms} milliseconds must be greater than or equal to the window "
+            f"size plus the grace period: {least} milliseconds."
+        )
+    info = WindowInfo(window.kind, None if window.kind == "SESSION" else window.size_ms, window.retention_ms)
+    if window.kind == "SESSION":
+        return SessionWindows(window.size_ms, grace_ms), info
+    if not window.size_ms:
+        raise SqlError("The size of a window must be positive.")
+    advance_ms = window.size_ms if window.advance_ms is None else window.advance_ms
+    if not 0 < advance_ms <= window.size_ms:
+        raise SqlError("ADVANCE BY must be positive and not greater than the SIZE of the window.")
+    return TimeWindows(window.size_ms, advance_ms, grace_ms), info
+
+
+def relation_behind(
+    by: tuple[tree.Expression, ...],
+    kinds: list[SqlType],
+    aggregates: list[Aggregate],
+    window: WindowInfo | None,
+    before: Relation,
+) -> Relation:
+    columns = [RelationColumn(None, f"{GROUP}{at}", kind, key=True) for at, kind in enumerate(kinds)]
+    if window is not None:
+        columns += [RelationColumn(None, name, BIGINT, pseudo=True) for name in (WINDOWSTART, WINDOWEND)]
+    columns += [RelationColumn(None, f"{RESULT}{at}", one.returns) for at, one in enumerate(aggregates)]
+    keys = tuple((tree.Column(f"{GROUP}{at}", None),) for at in range(len(by)))
+    return Relation(tuple(columns), keys, before.functions, 1)
+
+
+__all__ = ["ROWTIME", "Grouped", "group", "restored", "windows_of"]

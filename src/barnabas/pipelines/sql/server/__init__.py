@@ -1,0 +1,1 @@
+"""The server: statements by HTTP, the command topic, running queries."""

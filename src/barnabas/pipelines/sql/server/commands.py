@@ -1,0 +1,133 @@
+"""The command topic: statements that define, in the one order that all servers of a service apply them.
+
+A statement is checked, written here, and has happened when it is read back. A start reads the topic from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.server.kafka import Kafka
+
+log = logging.getLogger(__name__)
+POLL_MS = 250
+APPLIED_WITHIN_S = 60
+CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """`offsets` are those of the sources when the statement was made, where it begins at the latest."""
+
+    statement: str
+    properties: dict[str, Any] = field(default_factory=dict)
+    offsets: dict[str, dict[str, int]] | None = None
+
+    def encoded(self) -> bytes:
+        tree = {
+            "statement": self.statement,
+            "streamsProperties": self.properties,
+            "originalProperties": self.properties,
+            "startingOffsets": self.offsets,
+            "version": 1,
+        }
+        return json.dumps(tree).encode()
+
+
+def decoded(data: bytes | None) -> Command:
+    """Raises ValueError for what is no command."""
+    tree = json.loads(data or b"")
+    if not isinstance(tree, dict) or not isinstance(tree.get("statement"), str):
+        raise ValueError("it has no statement")
+    return Command(tree["statement"], tree.get("streamsProperties") or {}, tree.get("startingOffsets"))
+
+
+Apply = Callable[[int, Command], Any]
+
+
+class CommandTopic:
+    def __init__(self, kafka: Kafka, topic: str, apply: Apply) -> None:
+        self._kafka, self.topic, self._apply = kafka, topic, apply
+        self._changed = threading.Condition()
+        self._applied = 0  # the offset behind the last command that was applied
+        self._results: dict[int, Any] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="sql-commands", daemon=True)
+        self.damage: str | None = None
+
+    def start(self) -> None:
+        """Applies all that is in the topic, and follows it."""
+        self._thread.start()
+        self.catch_up()
+
+    def make(self) -> None:
+        if not self._kafka.partitions(self.topic):
+            self._kafka.create_topic(self.topic, 1, None, CONFIGS)
+
+    def catch_up(self) -> None:
+        """Waits until all that is in the topic now has been applied."""
+        end = self._kafka.offsets([self.topic], -1).get((self.topic, 0), 0)
+        with self._changed:
+            self._changed.wait_for(lambda: self._applied >= end or self.damage is not None, APPLIED_WITHIN_S)
+
+    def append(self, key: str, command: Command) -> tuple[int, Any]:
+        """The command's offset, and what applying it gave; raises what it raised."""
+        if self.damage is not None:
+            raise SqlError(f"The server takes no statements that define anything: {self.damage}")
+        offset = self._kafka.send(self.topic, key.encode(), command.encoded(), partition=0)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._applied > offset, APPLIED_WITHIN_S):
+                raise SqlError("The statement was written to the command topic and has not been applied yet.")
+            result = self._results.pop(offset, None)
+        if isinstance(result, SqlError):
+            raise result
+        return offset, result
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def _follow(self) -> None:
+        with self._kafka.consumer() as consumer:
+            consumer.assign({(self.topic, 0): 0})
+            while not self._stopped.is_set():
+                try:
+                    records = consumer.poll(POLL_MS)
+                except ClientError as error:
+                    log.warning("the command topic %s cannot be read: %s; trying again", self.topic, error)
+                    self._stopped.wait(1)
+                    continue
+                for record in records:
+                    self._one(record.offset, record.value)
+                position = consumer.positions.get((self.topic, 0), 0)
+                with self._changed:
+                    self._applied = max(self._applied, position)
+                    self._changed.notify_all()
+
+    def _one(self, offset: int, value: bytes | None) -> None:
+        try:
+            result: Any = self._apply(offset, decoded(value))
+        except SqlError as error:
+            log.warning("command %d of %s was not applied: %s", offset, self.topic, error)
+            result = error
+        except ValueError as error:
+            self.damage = (
+                f"record {offset} of the command topic {self.topic} is no command ({error}). The queries before "
+                "it run. Restore the topic from a backup, or start with another ksql.service.id."
+            )
+            log.error("%s", self.damage)
+            result = None
+        with self._changed:
+            self._results[offset] = result
+            if len(self._results) > 1000:  # those of other servers, and of the start
+                self._results.pop(next(iter(self._results)))
+            self._applied = max(self._applied, offset + 1)
+            self._changed.notify_all()

@@ -1,0 +1,207 @@
+"""SHOW, DESCRIBE, EXPLAIN, ASSERT and connectors: statements that change nothing here."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.server import answers
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.sql.server.service import SqlService
+
+Tree = dict[str, Any]
+INTERNAL = ("_", "__")
+LOOK_S = 0.1
+
+
+class Describing:
+    def __init__(self, service: SqlService) -> None:
+        self._service = service
+
+    def answer(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
+        if isinstance(statement, tree.Show):
+            return self._show(statement, session)
+        if isinstance(statement, tree.Describe):
+            return self._describe(statement)
+        if isinstance(statement, tree.Explain):
+            return self._explain(statement)
+        if isinstance(statement, tree.Assert):
+            return self._assert(statement)
+        if isinstance(statement, (tree.CreateConnector, tree.DropConnector)):
+            return self._connector(statement)
+        raise SqlError(f"{type(statement).__name__} is no statement for a server.")
+
+    def _show(self, statement: tree.Show, session: dict[str, Any]) -> Tree:
+        service, what = self._service, statement.what
+        sources = sorted(service.engine.metastore.sources.values(), key=lambda one: one.name)
+        if what in ("STREAMS", "TABLES"):
+            wanted = [one for one in sources if one.table == (what == "TABLES")]
+            if statement.extended:
+                described = [self._source(one.name, extended=True) for one in wanted]
+                return {"@type": "source_descriptions", "sourceDescriptions": described}
+            name = what.lower()
+            return {"@type": name, name: [answers.source_tree(one) for one in wanted]}
+        if what == "TOPICS":
+            found = [
+                {"name": name, "replicaInfo": [replicas] * partitions}
+                for name, partitions, replicas in service.kafka.topics()
+                if statement.everything or not name.startswith(INTERNAL)
+            ]
+            return {"@type": "kafka_topics", "topics": found}
+        if what == "QUERIES":
+            known = service.engine.queries  # those that were terminated may still be stopping
+            entries = [one for name, one in list(service.queries.entries.items()) if name in known]
+            return {"@type": "queries", "queries": [answers.query_tree(one) for one in entries]}
+        if what == "FUNCTIONS":
+            return {"@type": "function_names", "functions": answers.function_list()}
+        if what == "TYPES":
+            types = {name: answers.type_tree(kind) for name, kind in service.engine.metastore.types.items()}
+            return {"@type": "type_list", "types": types}
+        if what == "PROPERTIES":
+            return {"@type": "properties", "properties": self._properties(session)}
+        if what == "VARIABLES":
+            return {"@type": "variables", "variables": []}
+        return self._connectors(what)
+
+    def _properties(self, session: dict[str, Any]) -> list[Tree]:
+        merged = {**self._service.engine.settings, **session}
+        secret = ("password", "jaas", "secret", "token")
+        return [
+            {
+                "name": name,
+                "scope": "KSQL" if name.startswith("ksql.") else "KAFKA STREAMS",
+                "value": "[hidden]" if any(word in name for word in secret) else str(value),
+                "editable": True,
+            }
+            for name, value in sorted(merged.items())
+        ]
+
+    def _source(self, name: str, *, extended: bool) -> Tree:
+        service = self._service
+        source = service.engine.metastore.source(name)
+        entries = service.queries.entries
+        metastore = service.engine.metastore
+        readers = [
+            answers.query_tree(entries[one]) for one in sorted(metastore.readers.get(name, ())) if one in entries
+        ]
+        writers = [
+            answers.query_tree(entries[one]) for one in sorted(metastore.writers.get(name, ())) if one in entries
+        ]
+        found = next((one for one in service.kafka.topics() if one[0] == source.topic), (source.topic, 0, 0))
+        return answers.described_source(source, readers, writers, found[1], found[2], extended)
+
+    def _describe(self, statement: tree.Describe) -> Tree:
+        if statement.what == "FUNCTION":
+            return {"@type": "describe_function", **answers.described_function(statement.name)}
+        if statement.what == "CONNECTOR":
+            return {"@type": "connector_description", **self._connect("GET", f"/connectors/{statement.name}/status")}
+        if statement.what in ("STREAMS", "TABLES"):
+            return self._show(tree.Show(statement.what, extended=True), {})
+        described = self._source(statement.name, extended=statement.extended)
+        return {"@type": "sourceDescription", "sourceDescription": described}
+
+    def _explain(self, statement: tree.Explain) -> Tree:
+        if statement.query_id is not None:
+            entries = self._service.queries.entries
+            found = next((one for one in entries if one.upper() == statement.query_id.upper()), None)
+            if found is None:
+                raise SqlError(
+                    f"Query with id:{statement.query_id} does not exist, use SHOW QUERIES to view the full set."
+                )
+            return {"@type": "queryDescription", "queryDescription": answers.query_description(entries[found])}
+        assert statement.statement is not None
+        planned = self._service.planned(statement.statement)
+        tree_: Tree = {
+            "id": "",
+            "statementText": statement.text,
+            "windowType": planned.window.kind if planned.window else None,
+            "fields": [answers.field_tree(one) for one in planned.columns],
+            "sources": list(planned.sources),
+            "sinks": [],
+            "topology": planned.topology.describe(),
+            "executionPlan": answers.execution_plan(planned.notes),
+            "overriddenProperties": {},
+            "queryErrors": [],
+        }
+        return {"@type": "queryDescription", "queryDescription": tree_}
+
+    def _assert(self, statement: tree.Assert) -> Tree:
+        deadline = time.monotonic() + statement.timeout_ms / 1000
+        while True:
+            problem = self._problem(statement)
+            if problem is None:
+                kind = "assert_topic" if statement.what == "TOPIC" else "assert_schema"
+                return {"@type": kind, "exists": statement.exists}
+            if time.monotonic() >= deadline:
+                raise SqlError(problem)
+            time.sleep(LOOK_S)
+
+    def _problem(self, statement: tree.Assert) -> str | None:
+        if statement.what == "SCHEMA":
+            there, name = self._schema_exists(statement.properties), str(statement.properties)
+        else:
+            name = str(statement.properties["TOPIC"])
+            partitions = self._service.kafka.partitions(name)
+            there = partitions > 0
+            wanted = statement.properties.get("PARTITIONS")
+            if there and statement.exists and wanted is not None and int(wanted) != partitions:
+                return f"Mismatched configuration for topic {name}: expected {wanted} partitions, got {partitions}"
+        if there == statement.exists:
+            return None
+        what = statement.what.capitalize()
+        return f"{what} {name} does not exist." if statement.exists else f"{what} {name} exists."
+
+    def _schema_exists(self, properties: Tree) -> bool:
+        from barnabas.client.serdes import RegistryRefused, open_registry
+
+        url = self._service.engine.settings.get("ksql.schema.registry.url")
+        if not url:
+            raise SqlError("ASSERT SCHEMA needs a schema registry: set ksql.schema.registry.url.")
+        registry = open_registry(str(url))
+        try:
+            if "ID" in properties:
+                registry.by_id(int(properties["ID"]))
+            if "SUBJECT" in properties:
+                registry.latest(str(properties["SUBJECT"]))
+            return True
+        except RegistryRefused:
+            return False
+        finally:
+            registry.close()
+
+    def _connector(self, statement: tree.CreateConnector | tree.DropConnector) -> Tree:
+        if isinstance(statement, tree.DropConnector):
+            self._connect("DELETE", f"/connectors/{statement.name}")
+            return {"@type": "drop_connector", "connectorName": statement.name}
+        config = {name.lower() if name.isupper() else name: str(value) for name, value in statement.properties.items()}
+        made = self._connect("POST", "/connectors", {"name": statement.name, "config": config})
+        return {"@type": "connector_info", "info": made}
+
+    def _connectors(self, what: str) -> Tree:
+        if what == "CONNECTOR PLUGINS":
+            return {"@type": "connector_plugins_list", "connectorsPlugins": self._connect("GET", "/connector-plugins")}
+        names = self._connect("GET", "/connectors")
+        listed = [{"name": name, "type": "", "className": "", "state": ""} for name in names]
+        return {"@type": "connector_list", "connectors": listed}
+
+    def _connect(self, method: str, path: str, body: Any = None) -> Any:
+        """Connect's REST API."""
+        import json
+        import urllib.error
+        import urllib.request
+
+        url = str(self._service.engine.settings.get("ksql.connect.url") or "http://localhost:8083").rstrip("/")
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(url + path, data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                text = response.read()
+                return json.loads(text) if text else {}
+        except urllib.error.HTTPError as error:
+            raise SqlError(f"Connect refused: {error.read().decode('utf-8', 'replace')}") from None
+        except (urllib.error.URLError, OSError) as error:
+            raise SqlError(f"Connect at {url} can't be reached: {error}") from None

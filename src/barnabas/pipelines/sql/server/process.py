@@ -1,0 +1,29 @@
+"""The SQL server as a process: replays the command topic, opens the port, and serves until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.pipelines.sql.server.http import make_app
+from barnabas.pipelines.sql.server.service import SqlService
+from barnabas.pipelines.sql.server.settings import SqlSettings
+from barnabas.web import server
+
+
+def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None:
+    """Until SIGINT or SIGTERM. `ready` is told the port."""
+    import uvloop
+
+    listening = server.listen(settings.host, settings.port, "The SQL server")
+    try:
+        service = SqlService(settings)
+        try:
+            service.start()
+            port = listening.getsockname()[1]
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(server.serve(make_app(service), listening, lambda: ready(service, port)))
+        finally:
+            service.stop()
+    finally:
+        listening.close()

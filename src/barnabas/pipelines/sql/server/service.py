@@ -1,0 +1,363 @@
+"""The server's state and what statements do to it. HTTP is in `http`; everything here blocks and runs in threads."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.pipelines.sql.engine import DEFINING, Change, Engine
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.inserts import record_of, row_bytes
+from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
+from barnabas.pipelines.sql.metastore import DataSource
+from barnabas.pipelines.sql.plan.planner import Planned, plan
+from barnabas.pipelines.sql.server import answers
+from barnabas.pipelines.sql.server.commands import Command, CommandTopic
+from barnabas.pipelines.sql.server.describing import Describing
+from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
+from barnabas.pipelines.sql.server.leadership import Leadership
+from barnabas.pipelines.sql.server.pulls import pull
+from barnabas.pipelines.sql.server.pushes import PushQuery
+from barnabas.pipelines.sql.server.queries import SparkQueries
+from barnabas.pipelines.sql.server.settings import SqlSettings
+from barnabas.pipelines.sql.server.views import Views
+
+log = logging.getLogger(__name__)
+Tree = dict[str, Any]
+OFFSET_RESET = "auto.offset.reset"
+
+
+class WrongEndpoint(SqlError):
+    code = 40002
+
+
+class SqlService:
+    def __init__(self, settings: SqlSettings) -> None:
+        self.settings = settings
+        self.kafka = Kafka(settings.kafka, settings.replication_factor)
+        self.engine = Engine(settings=settings.defaults(), log_topic=settings.log_topic)
+        self.lock = threading.RLock()
+        directory = (settings.state_directory / settings.service_id).absolute()
+        servers = str(settings.properties["bootstrap.servers"])
+        security = {
+            key: value for key, value in settings.properties.items() if key.startswith(("sasl.", "ssl.", "security."))
+        }
+        name = f"barnabas-sql-{settings.service_id}"
+        self.queries = SparkQueries(servers, directory, name, settings.master, security)
+        self.views = Views(self.kafka)
+        self.commands = CommandTopic(self.kafka, settings.command_topic, self._apply)
+        self.leadership = Leadership(settings, directory, self._take_over, self.queries.deactivate)
+        self.pushes: dict[str, PushQuery] = {}
+        self.describing = Describing(self)
+        self._numbers = itertools.count(int(time.time() * 1000))
+        self.started_at = time.time()
+
+    def start(self) -> None:
+        self.commands.make()
+        if self.settings.queries_file is None:
+            self.commands.start()
+        self.queries.begin()
+        threading.Thread(target=warm_up, name="sql-warm-up", daemon=True).start()
+        if self.settings.queries_file is not None:
+            self._run_file(self.settings.queries_file)
+        self.leadership.start()
+
+    def _take_over(self) -> None:
+        """The persistent queries are this server's, as they are after the last command."""
+        if self.settings.queries_file is None:
+            self.commands.catch_up()
+        self.queries.activate()
+
+    def stop(self) -> None:
+        for push in list(self.pushes.values()):
+            push.stop()
+        self.commands.stop()
+        self.views.stop()
+        self.queries.end()
+        self.leadership.stop()  # last, so that no other server goes on before the queries have ended here
+        self.kafka.close()
+
+    def _run_file(self, path: str) -> None:
+        """Headless: the statements of a file, and no others."""
+        from pathlib import Path
+
+        settings = dict(self.engine.settings)
+        for number, statement in enumerate(each_statement(Path(path).read_text(), {}, {})):
+            if isinstance(statement, tree.SetProperty):
+                settings[statement.name] = statement.value
+            elif isinstance(statement, DEFINING):
+                self._prepare(statement, settings)
+                self._apply(number, Command(statement.text, settings, self._offsets(statement, settings)))
+            elif isinstance(statement, tree.InsertValues):
+                self._insert(statement)
+            else:
+                raise SqlError(f"{path}: {type(statement).__name__} is no statement for a file of queries.")
+
+    def execute(self, text: str, properties: Mapping[str, Any], variables: Mapping[str, str]) -> list[Tree]:
+        """The statements of POST /ksql, one by one; each gives a tree."""
+        session = dict(properties)
+        found: list[Tree] = []
+        types = dict(self.engine.metastore.types)
+        for statement in each_statement(text, types, dict(variables)):
+            answer = self._one(statement, session)
+            if answer is not None:
+                head = {"@type": answer.pop("@type"), "statementText": statement.text}
+                found.append(head | answer | {"warnings": self._warnings()})
+        return found
+
+    def _warnings(self) -> list[Tree]:
+        return [] if self.leadership.reason is None else [{"message": self.leadership.reason}]
+
+    def _one(self, statement: tree.Statement, session: dict[str, Any]) -> Tree | None:
+        if isinstance(statement, tree.SetProperty):
+            if statement.system:
+                self.engine.settings[statement.name] = statement.value
+            elif statement.value is None:
+                session.pop(statement.name, None)
+            else:
+                session[statement.name] = statement.value
+            return None
+        if isinstance(statement, tree.Define):
+            return None
+        if isinstance(statement, tree.InsertValues):
+            self._insert(statement)
+            return None
+        if isinstance(statement, DEFINING):
+            return self._define(statement, session)
+        if isinstance(statement, (tree.SelectStatement, tree.Print)):
+            raise WrongEndpoint(
+                "The following statement types should be issued to the websocket endpoint '/query': SELECT and PRINT."
+            )
+        return self.describing.answer(statement, session)
+
+    def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
+        settings = self.engine.settings | session
+        with self.lock:
+            before = self.engine.copy()
+        self._check(before, statement, session)
+        self._prepare(statement, settings)
+        command = Command(statement.text, session, self._offsets(statement, settings))
+        offset, change = self.commands.append(command_id(statement), command)
+        if isinstance(change, Change) and change.deletes_topic is not None:
+            self.kafka.delete_topic(change.deletes_topic)
+        message = change.message if isinstance(change, Change) else ""
+        query_id = change.starts.id if isinstance(change, Change) and change.starts is not None else None
+        return {
+            "@type": "currentStatus",
+            "commandId": command_id(statement),
+            "commandStatus": {"status": "SUCCESS", "message": message, "queryId": query_id},
+            "commandSequenceNumber": offset,
+        }
+
+    def _check(self, engine: Engine, statement: tree.Statement, session: dict[str, Any]) -> Change:
+        return engine.apply(statement, 0, session)
+
+    def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
+        """Makes the topics that a statement needs, before anybody applies it."""
+        with self.lock:
+            trial = self.engine.copy()
+        change = trial.apply(statement, 0, settings)
+        source = change.source
+        if source is None:
+            if change.starts is not None:
+                self._log_topic()
+            return
+        if isinstance(statement, tree.CreateSource):
+            self._source_topic(source)
+            return
+        self._log_topic()
+        self._sink_topic(source, change)
+
+    def _log_topic(self) -> None:
+        if not self.kafka.partitions(self.settings.log_topic):
+            self.kafka.create_topic(self.settings.log_topic, 1, None, {})
+
+    def _source_topic(self, source: DataSource) -> None:
+        there = self.kafka.partitions(source.topic)
+        if not there and source.partitions is None:
+            raise SqlError(
+                f"Topic '{source.topic}' does not exist. If you want to create a new topic for the stream/table please "
+                "re-run the statement providing the required 'PARTITIONS' configuration in the WITH clause (and "
+                "optionally 'REPLICAS'). For example: WITH (..., PARTITIONS=1)"
+            )
+        if there and source.partitions is not None and there != source.partitions:
+            raise SqlError(
+                f"A Kafka topic with the name '{source.topic}' already exists, with {there} partitions and not with "
+                f"{source.partitions}."
+            )
+        if not there and source.partitions is not None:
+            configs = {"cleanup.policy": "compact"} if source.table else {}
+            self.kafka.create_topic(source.topic, source.partitions, source.replicas, configs)
+
+    def _sink_topic(self, source: DataSource, change: Change) -> None:
+        there = self.kafka.partitions(source.topic)
+        if there:
+            return
+        assert change.starts is not None
+        first = self.engine.metastore.source(change.starts.sources[0])
+        partitions = source.partitions or self.kafka.partitions(first.topic)
+        if not partitions:
+            raise SqlError(f"Topic {first.topic} of {first.name} does not exist.")
+        policy = ("compact,delete" if source.window else "compact") if source.table else "delete"
+        self.kafka.create_topic(source.topic, partitions, source.replicas, {"cleanup.policy": policy})
+
+    def _offsets(self, statement: tree.Statement, settings: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+        """Where a new query begins, if that is at the end of now; None for the beginning."""
+        if not isinstance(statement, (tree.CreateAs, tree.InsertSelect)):
+            return None
+        if str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest":
+            return None
+        names = [statement.query.source.name, *(one.source.name for one in statement.query.joins)]
+        topics = {self.engine.metastore.source(name).topic for name in names}
+        found: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in self.kafka.offsets(topics, LATEST).items():
+            found.setdefault(topic, {})[str(partition)] = offset
+        return found
+
+    def _apply(self, offset: int, command: Command) -> Change:
+        """A command from the topic; in the thread that reads it."""
+        with self.lock:
+            statement = parse_statement(command.statement, self.engine.metastore.types)
+            change = self.engine.apply(statement, offset, command.properties)
+        for query_id in change.stops:
+            if change.starts is None or change.starts.id != query_id:
+                self.queries.stop(query_id, forget=True)
+        for query_id in change.pauses:
+            self.queries.pause(query_id)
+        for query_id in change.resumes:
+            self.queries.resume(query_id)
+        if change.starts is not None:
+            given = command.offsets
+            offsets: Any = EARLIEST_NAME
+            if given is not None:
+                offsets = {topic: {int(one): at for one, at in found.items()} for topic, found in given.items()}
+            self.queries.start(change.starts, offsets)
+        return change
+
+    def _insert(self, statement: tree.InsertValues) -> None:
+        with self.lock:
+            source = self.engine.metastore.source(statement.target)
+            functions = self.engine.metastore.functions
+        key, value, time_ms = record_of(source, statement, now_ms=int(time.time() * 1000), functions=functions)
+        self.kafka.send(source.topic, key, value, time_ms)
+
+    def insert_row(self, target: str, row: Mapping[str, Any]) -> None:
+        """A row of POST /inserts-stream: JSON by column."""
+        from barnabas.pipelines.sql.formats.json import coercion
+        from barnabas.pipelines.sql.inserts import check_target, kind_of
+
+        with self.lock:
+            source = self.engine.metastore.source(target)
+        check_target(source)
+        values: dict[str, Any] = {}
+        for name, value in row.items():
+            column = name if source.column(name) is not None else name.upper()
+            kind = kind_of(source, column)
+            try:
+                values[column] = None if value is None else coercion(kind)(value)
+            except ValueError as error:
+                raise SqlError(f"Can't coerce a field of column {column} to {kind}: {error}") from None
+        key, data, time_ms = row_bytes(source, values, int(time.time() * 1000))
+        self.kafka.send(source.topic, key, data, time_ms)
+
+    def select(
+        self,
+        statement: tree.SelectStatement,
+        properties: Mapping[str, Any],
+        rows: Callable[[list[Any]], bool],
+        done: Callable[[str | None, str | None], None],
+    ) -> tuple[str, tuple[str, ...], Any, Any]:
+        """Starts a query. Gives its id, names and types, and the rows where it was a pull query of a table."""
+        query = statement.query
+        with self.lock:
+            metastore = self.engine.metastore.copy()
+        source = metastore.source(query.source.name)
+        number = next(self._numbers)
+        if query.emit is None and source.table and not query.joins:
+            names, kinds, found = pull(metastore, query, self.views)
+            return f"query_{number}", names, kinds, found
+        query_id = f"transient_{source.name}_{number}"
+        planned = plan(metastore, query, name=query_id)
+        settings = self.engine.settings | dict(properties)
+        to_end = query.emit is None
+        earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
+        topics = sorted({metastore.source(name).topic for name in planned.sources})
+        for topic in topics:
+            if not self.kafka.partitions(topic):
+                raise SqlError(f"Topic {topic} does not exist.")
+
+        def ended(final: str | None, error: str | None) -> None:
+            self.pushes.pop(query_id, None)
+            done(final, error)
+
+        self.pushes[query_id] = PushQuery(
+            self.kafka,
+            query_id,
+            planned,
+            topics,
+            start=EARLIEST if earliest else LATEST,
+            limit=query.limit,
+            to_end=to_end,
+            rows=rows,
+            done=ended,
+        )
+        return query_id, planned.names, planned.kinds, None
+
+    def planned(self, statement: tree.Statement) -> Planned:
+        """What EXPLAIN shows of a statement that does not run."""
+        if isinstance(statement, tree.SelectStatement):
+            with self.lock:
+                return plan(self.engine.metastore.copy(), statement.query, name="explained")
+        with self.lock:
+            change = self.engine.copy().apply(statement, 0)
+        if change.starts is None:
+            raise SqlError("EXPLAIN is for SELECT, CREATE ... AS SELECT and INSERT INTO ... SELECT.")
+        return change.starts.planned
+
+    def status(self) -> Tree:
+        return {
+            "isHealthy": self.commands.damage is None,
+            "details": {
+                "metastore": {"isHealthy": True},
+                "kafka": {"isHealthy": True},
+                "commandRunner": {"isHealthy": self.commands.damage is None},
+            },
+        }
+
+
+EARLIEST_NAME = "earliest"
+
+
+def warm_up() -> None:
+    """Imports what the first push query needs, by running one over a record."""
+    from barnabas.pipelines.sql.local import LocalRun
+
+    engine = Engine()
+    create = "CREATE STREAM warm (k STRING KEY, v INT) WITH (kafka_topic='warm', value_format='JSON');"
+    engine.apply(parse_statement(create), 0)
+    select = parse_statement("SELECT k, COUNT(*) FROM warm GROUP BY k EMIT CHANGES;")
+    assert isinstance(select, tree.SelectStatement)
+    run = LocalRun(plan(engine.metastore, select.query, name="warm").topology, {"warm": 1})
+    run.process([("warm", 0, 0, 0, b"k", b'{"v": 1}', ())])
+    run.close()
+
+
+def command_id(statement: tree.Statement) -> str:
+    if isinstance(statement, (tree.CreateSource, tree.CreateAs)):
+        return f"{'table' if statement.table else 'stream'}/`{statement.name}`/create"
+    if isinstance(statement, tree.DropSource):
+        return f"{'table' if statement.table else 'stream'}/{statement.name}/drop"
+    if isinstance(statement, tree.QueryAction):
+        return f"terminate/{statement.query_id or 'ALL'}/execute"
+    if isinstance(statement, tree.InsertSelect):
+        return f"stream/`{statement.target}`/create"
+    name = getattr(statement, "name", "it")
+    return f"type/{name}/{'drop' if isinstance(statement, tree.DropType) else 'create'}"
+
+
+__all__ = ["SqlService", "WrongEndpoint", "answers", "command_id"]

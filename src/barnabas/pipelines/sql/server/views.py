@@ -1,0 +1,174 @@
+"""Pull queries: tables by key, held in memory and kept up with their topics.
+
+A view is made by the first pull query on a table. It reads the table's topic to its end and follows it from then on. A
+query sees all that was committed to the topic before it came, so any server of a service answers the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, NamedTuple
+
+from barnabas.client.errors import ClientError
+from barnabas.client.records import ConsumerRecord
+from barnabas.pipelines.sql.compute.java import EvaluationError
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.formats.codecs import codec_of
+from barnabas.pipelines.sql.metastore import DataSource
+from barnabas.pipelines.sql.operators import ReadSource
+from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
+from barnabas.pipelines.streams.serdes import SerdeError
+from barnabas.pipelines.streams.windows import Windowed
+
+log = logging.getLogger(__name__)
+CAUGHT_UP_WITHIN_S = 60
+POLL_MS = 100
+
+
+class RecordPlace(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+
+
+class RecordTask:
+    """What a reader of rows asks of a topology's task, for one record of a consumer."""
+
+    def __init__(self, record: ConsumerRecord) -> None:
+        self.record = record
+
+    def headers(self, rank: int) -> tuple[tuple[str, bytes | None], ...]:
+        return tuple(self.record.headers)
+
+    def place(self, rank: int) -> RecordPlace:
+        return RecordPlace(self.record.topic, self.record.partition, self.record.offset)
+
+
+def reader_of(source: DataSource) -> ReadSource:
+    names = [one.name for one in (*source.keys, *source.values)]
+    return ReadSource(
+        (),
+        codec_of(source.key_format, source.keys, key=True, topic=source.topic),
+        codec_of(source.value_format, source.values, key=False, topic=source.topic),
+        tuple(one.header for one in source.headers),
+        source.window.kind if source.window else None,
+        source.window.size_ms if source.window else None,
+        names.index(source.timestamp_column) if source.timestamp_column else None,
+        source.timestamp_format,
+        source.table,
+    )
+
+
+class View:
+    """Rows of one table. `rows` is by key, or by key and window."""
+
+    def __init__(self, kafka: Kafka, source: DataSource) -> None:
+        self.source = source
+        self._kafka = kafka
+        self._reader = reader_of(source)
+        self._rows: dict[Any, dict[Any, tuple[Any, ...]]] = {}
+        self._changed = threading.Condition()
+        self._positions: dict[tuple[str, int], int] = {}
+        self._stopped = threading.Event()
+        self._latest_ms = 0
+        self.used_at = time.monotonic()
+        self._thread = threading.Thread(target=self._follow, name=f"sql-view-{source.name}", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until all that is committed now is in the view."""
+        self.used_at = time.monotonic()
+        ends = self._kafka.offsets([self.source.topic], LATEST)
+        if not ends:
+            raise SqlError(f"Topic {self.source.topic} of {self.source.name} does not exist.")
+
+        def there() -> bool:
+            return all(self._positions.get(name, -1) >= offset for name, offset in ends.items())
+
+        with self._changed:
+            if not self._changed.wait_for(there, CAUGHT_UP_WITHIN_S):
+                raise SqlError(f"Table {self.source.name} has not been read to its end yet. Try again later.")
+
+    def get(self, key: Any) -> list[tuple[Any, ...]]:
+        with self._changed:
+            return list(self._rows.get(key, {}).values())
+
+    def all(self) -> list[tuple[Any, ...]]:
+        with self._changed:
+            return [row for rows in self._rows.values() for row in rows.values()]
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _follow(self) -> None:
+        with self._kafka.consumer() as consumer:
+            consumer.assign(self._kafka.offsets([self.source.topic], EARLIEST))
+            while not self._stopped.is_set():
+                try:
+                    records = consumer.poll(POLL_MS)
+                except ClientError as error:
+                    log.warning("table %s cannot be followed: %s; trying again", self.source.name, error)
+                    self._stopped.wait(1)
+                    continue
+                with self._changed:
+                    for record in records:
+                        self._take(record)
+                    self._positions = consumer.positions
+                    self._changed.notify_all()
+
+    def _take(self, record: ConsumerRecord) -> None:
+        try:
+            found = self._reader.row(RecordTask(record), record.key, record.value, record.timestamp, 0)  # type: ignore[arg-type]
+        except (SerdeError, EvaluationError) as error:
+            log.debug("a record of %s cannot be read: %s", self.source.name, error)
+            return
+        if found is None:
+            return
+        key, row, time_ms = found
+        self._latest_ms = max(self._latest_ms, time_ms)
+        window = key if isinstance(key, Windowed) else None
+        inner = key.key if window is not None else key
+        if row is None:
+            rows = self._rows.get(inner, {})
+            rows.pop(window, None)
+            if not rows:
+                self._rows.pop(inner, None)
+            return
+        rows = self._rows.setdefault(inner, {})
+        rows[window] = row
+        self._expire(rows)
+
+    def _expire(self, rows: dict[Any, Any]) -> None:
+        """Windows whose retention is over."""
+        retention_ms = self.source.window.retention_ms if self.source.window else None
+        if retention_ms is None:
+            return
+        for window in [one for one in rows if one is not None and one.end_ms + retention_ms <= self._latest_ms]:
+            del rows[window]
+
+
+class Views:
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._views: dict[str, View] = {}
+        self._lock = threading.Lock()
+
+    def of(self, source: DataSource) -> View:
+        """The view of a table, read to the end of now."""
+        with self._lock:
+            view = self._views.get(source.name)
+            if view is not None and view.source != source:
+                view.stop()
+                view = None
+            if view is None:
+                if not self._kafka.partitions(source.topic):
+                    raise SqlError(f"Topic {source.topic} of {source.name} does not exist.")
+                view = self._views[source.name] = View(self._kafka, source)
+        view.wait()
+        return view
+
+    def stop(self) -> None:
+        for view in self._views.values():
+            view.stop()
