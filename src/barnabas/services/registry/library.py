@@ -1,0 +1,107 @@
+"""Parsed schemas of stored ones, the most recently used kept, with their references found in the state."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from barnabas.client.schemas import InvalidSchema, ParsedSchema, ResolvedReference, parse_schema
+from barnabas.services.registry.entities import Reference
+from barnabas.services.registry.errors import invalid_schema
+from barnabas.services.registry.records import StoredSchema
+from barnabas.services.registry.state import State
+from barnabas.services.registry.subjects import beside
+
+KEPT_MAX = 1000
+REFERENCES_MAX = 10_000
+
+
+class Library:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._kept: OrderedDict[tuple[str, str, str], ParsedSchema] = OrderedDict()
+        self._prepared: dict[tuple[str, str, tuple[ResolvedReference, ...], bool], ParsedSchema] = {}
+
+    def parsed(self, stored: StoredSchema) -> ParsedSchema:
+        key = stored.subject if stored.references else "", stored.type, stored.guid
+        found = self._kept.get(key)
+        if found is None:
+            found = self.parse(stored.subject, stored.type, stored.text, stored.references, is_new=False)
+            self._kept[key] = found
+            if len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def parse(
+        self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool = True
+    ) -> ParsedSchema:
+        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
+        prepared = self._prepared.get((schema_type, text, resolved, is_new))
+        return prepared or _parse(schema_type, text, resolved, is_new)
+
+    def preparation(
+        self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool
+    ) -> Callable[[], None]:
+        """To be called in a thread: parses a large schema, so that `parse` finds it ready."""
+        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
+        key = schema_type, text, resolved, is_new
+
+        def prepare() -> None:
+            parsed = _parse(*key)
+            assert parsed.canonical is not None
+            self._prepared[key] = parsed
+
+        return prepare
+
+    def forget_prepared(self) -> None:
+        self._prepared.clear()
+
+    def resolve(self, subject: str, references: Iterable[Reference], *, deleted: bool) -> list[ResolvedReference]:
+        """The schemas that are referred to, those they refer to before them. One that refers to itself in a circle is
+        taken once."""
+        found: dict[str, str] = {}
+        visited: set[str] = set()
+        self._resolve(subject, references, found, visited, deleted, 0)
+        return [ResolvedReference(name, text) for name, text in found.items()]
+
+    def _resolve(
+        self,
+        subject: str,
+        references: Iterable[Reference],
+        found: dict[str, str],
+        visited: set[str],
+        deleted: bool,
+        depth: int,
+    ) -> None:
+        for reference in references:
+            used = beside(subject, reference.subject)
+            stored = self._state.version(used, reference.version, deleted=deleted)
+            if stored is None:
+                raise invalid_schema(
+                    f'Invalid schema, details: No schema reference found for subject "{used}" and version '
+                    f"{reference.version}"
+                )
+            if reference.name in visited:
+                continue
+            visited.add(reference.name)
+            if len(visited) > REFERENCES_MAX or depth > 500:
+                raise invalid_schema("Invalid schema, details: it refers to too many schemas")
+            self._resolve(used, stored.references, found, visited, deleted, depth + 1)
+            found[reference.name] = stored.text
+
+    def pinned(self, subject: str, references: Iterable[Reference]) -> tuple[Reference, ...]:
+        """References to the latest version (-1) as references to the version that it is now."""
+        pinned = []
+        for reference in references:
+            latest = self._state.latest(beside(subject, reference.subject)) if reference.version == -1 else None
+            pinned.append(reference if latest is None else reference._replace(version=latest.version))
+        return tuple(pinned)
+
+
+def _parse(schema_type: str, text: str, references: tuple[ResolvedReference, ...], is_new: bool) -> ParsedSchema:
+    try:
+        return parse_schema(schema_type, text, references, is_new=is_new)
+    except InvalidSchema as error:
+        raise invalid_schema(str(error)) from None

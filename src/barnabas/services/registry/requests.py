@@ -1,0 +1,116 @@
+"""The bodies of requests, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from barnabas.services.registry.entities import (
+    MalformedBody,
+    Reference,
+    Tree,
+    metadata_from,
+    references_from,
+    rule_set_from,
+)
+from barnabas.services.registry.errors import RegistryError, invalid_level, invalid_mode
+from barnabas.services.registry.levels import Level
+from barnabas.services.registry.records import decode_json
+
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+TEXT_SETTINGS = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
+FLAG_SETTINGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRequest:
+    """A schema to register, look up or compare. Version 0 and id -1 are not given; version -1 is the latest."""
+
+    text: str
+    type: str = "AVRO"
+    version: int = 0
+    id: int = -1
+    references: tuple[Reference, ...] = ()
+    metadata: Tree | None = None
+    rule_set: Tree | None = None
+
+
+def read_body(body: bytes) -> Tree:
+    if not body.strip():
+        raise RegistryError(422, 422, "The request has no body")
+    try:
+        tree = decode_json(body)
+    except msgspec.DecodeError as error:
+        raise MalformedBody(str(error)) from None
+    except RecursionError:
+        raise MalformedBody("The body is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise MalformedBody("The body is not UTF-8") from None
+    if not isinstance(tree, dict):
+        raise MalformedBody("The body is not a JSON object")
+    return tree
+
+
+def schema_request(body: bytes) -> SchemaRequest:
+    tree = read_body(body)
+    return SchemaRequest(
+        text=_text(tree, "schema") or "",
+        type=_text(tree, "schemaType") or "AVRO",
+        version=_integer(tree, "version", 0),
+        id=_integer(tree, "id", -1),
+        references=references_from(tree.get("references")),
+        metadata=metadata_from(tree.get("metadata")),
+        rule_set=rule_set_from(tree.get("ruleSet")),
+    )
+
+
+def config_request(body: bytes) -> Tree:
+    """What is to change; a setting that is None goes back to its default."""
+    tree = read_body(body)
+    changes: Tree = {name: _text(tree, name) for name in TEXT_SETTINGS if name in tree}
+    for name in FLAG_SETTINGS:
+        if name in tree:
+            if tree[name] is not None and not isinstance(tree[name], bool):
+                raise MalformedBody(f"{name} is not true or false")
+            changes[name] = tree[name]
+    given = "compatibilityLevel" if "compatibilityLevel" in tree else "compatibility"
+    if given in tree:
+        level = _text(tree, given)
+        known = None if level is None else Level.named(level)
+        if level is not None and known is None:
+            raise invalid_level()
+        changes["compatibilityLevel"] = None if known is None else known.value
+    for name in ("defaultMetadata", "overrideMetadata"):
+        if name in tree:
+            changes[name] = metadata_from(tree[name])
+    for name in ("defaultRuleSet", "overrideRuleSet"):
+        if name in tree:
+            changes[name] = rule_set_from(tree[name])
+    return changes
+
+
+def mode_request(body: bytes) -> tuple[str | None, Tree]:
+    """The mode, and the body to echo."""
+    tree = read_body(body)
+    mode = _text(tree, "mode")
+    if mode is not None and mode.upper() not in MODES:
+        raise invalid_mode()
+    return (None if mode is None else mode.upper()), ({"mode": mode} if "mode" in tree else {})
+
+
+def _text(tree: Tree, name: str) -> str | None:
+    value = tree.get(name)
+    if value is not None and not isinstance(value, str):
+        raise MalformedBody(f"{name} is not a string")
+    return value
+
+
+def _integer(tree: Tree, name: str, default: int) -> int:
+    value: Any = tree.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
+        raise MalformedBody(f"{name} is not an integer of 32 bits")
+    return value

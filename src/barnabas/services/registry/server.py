@@ -1,0 +1,47 @@
+"""The registry as a process: loads the topic, opens the port, and serves until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+
+from barnabas.services.registry.http import make_app
+from barnabas.services.registry.quick import quick_protocol
+from barnabas.services.registry.routes import ROUTES
+from barnabas.services.registry.service import Service
+from barnabas.services.registry.settings import RegistrySettings
+from barnabas.services.registry.subjects import DEFAULT_CONTEXT
+from barnabas.web import server
+
+RECURSION_MAX = 4_000  # schemas nest deeper than Python's default allows
+
+
+def run(settings: RegistrySettings, ready: Callable[[Service, int], None]) -> None:
+    """Until SIGINT or SIGTERM. `ready` is told the port."""
+    import uvloop
+
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_MAX))
+    listening = server.listen(settings.listen_host, settings.port, "The registry")
+    try:
+        service = Service(settings, listening.getsockname()[1])
+        service.load()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(service, listening, ready))
+    finally:
+        listening.close()
+
+
+async def serve(service: Service, listening: socket.socket, ready: Callable[[Service, int], None]) -> None:
+    ids = service.state.ids.setdefault(DEFAULT_CONTEXT, {})
+    security = service.settings.security
+    # The quick way looks at no password.
+    protocol = quick_protocol(ids, service.metrics) if security.is_open else "auto"
+    await service.start()
+    try:
+        port = listening.getsockname()[1]
+        app = security.guard(make_app(service, ROUTES))
+        await server.serve(app, listening, lambda: ready(service, port), protocol=protocol, tls=security.context())
+    finally:
+        await service.stop()

@@ -1,0 +1,52 @@
+"""Keys and values as they stand in bodies: base64, JSON, text, or JSON of a schema."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from barnabas.client.serdes import Deserializer, SerdeError
+from barnabas.web.app import json_bytes
+
+SCHEMA_TYPES = {"avro": "AVRO", "jsonschema": "JSON", "protobuf": "PROTOBUF"}
+FORMATS = ("binary", "json", *SCHEMA_TYPES)
+
+
+def v2_type(name: str) -> str:
+    return f"application/vnd.kafka.{name}.v2+json"
+
+
+PLAIN_V2 = "application/vnd.kafka.v2+json"
+V2_TYPES = {v2_type(name): name for name in FORMATS}
+
+
+def from_base64(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise SerdeError(f"data={json.dumps(value)[:80]} is not a base64 string.")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise SerdeError(f"data={value[:80]} is not a base64 string.") from None
+
+
+def to_bytes(form: str, value: Any) -> bytes | None:
+    """Of the formats without a schema; null is a tombstone, but in JSON."""
+    if form == "json":
+        return None if value is None else json_bytes(value)
+    return None if value is None else from_base64(value)
+
+
+def from_bytes(form: str, data: bytes | None, deserializer: Deserializer | None, headers: Any) -> Any:
+    if data is None:
+        return None
+    if form == "binary":
+        return base64.b64encode(data).decode()
+    if form == "json":
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise SerdeError("The bytes are not JSON.") from None
+    assert deserializer is not None
+    return deserializer.decode_json(data, headers)

@@ -1,0 +1,1 @@
+"""The API v2: topics, produce, and consumers that live in their group."""

@@ -1,0 +1,1 @@
+"""The API v3: resources of a cluster, and streamed produce."""
