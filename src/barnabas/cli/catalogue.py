@@ -15,8 +15,10 @@ KAFKA_TOOLS = {
     "configs": "Describe and change the configuration of topics, brokers, groups, users, clients and addresses.",
     "console-consumer": "Print the records of topics.",
     "console-producer": "Send each line of stdin as a record.",
+    "console-share-consumer": "Print the records of a topic as a member of a share group.",
     "consumer-groups": "List, describe, delete and reset consumer groups.",
     "consumer-perf-test": "Measure how fast records can be consumed.",
+    "delegation-tokens": "Create, renew, expire and describe delegation tokens.",
     "delete-records": "Delete the records of partitions below given offsets.",
     "dump-log": "Print what the files of a log hold.",
     "e2e-latency": "Measure the time from a producer to a consumer, record by record.",
@@ -31,6 +33,7 @@ KAFKA_TOOLS = {
     "run-class": "Run the tool of a Java class's name.",
     "server-start": "Start a node from Kafka's server.properties.",
     "server-stop": "Stop the nodes of this machine.",
+    "share-groups": "List, describe, delete and reset share groups.",
     "storage": "Format log directories and tell about them.",
     "streams-application-reset": "Reset the topics and offsets of a streams application.",
     "topics": "Create, list, describe, alter and delete topics.",
@@ -40,20 +43,49 @@ KAFKA_TOOLS = {
     "zookeeper-server-start": "Say that none is needed.",
 }
 
+# Tools that come with Confluent's services, under names that begin with "kafka-" too.
+CONFLUENT_TOOLS = {
+    "avro-console-consumer": "Print the records of topics, read with their Avro schemas.",
+    "avro-console-producer": "Send each line of JSON as a record under an Avro schema.",
+    "json-schema-console-consumer": "Print the records of topics, read with their JSON schemas.",
+    "json-schema-console-producer": "Send each line of JSON as a record under a JSON schema.",
+    "protobuf-console-consumer": "Print the records of topics, read with their Protobuf schemas.",
+    "protobuf-console-producer": "Send each line of JSON as a record under a Protobuf schema.",
+    "rest-start": "Start the REST proxy from Confluent's properties.",
+}
+
 OWN_TOOLS = {
+    "acl": "Explain why somebody may do something, or may not.",
+    "certs": "Make certificates for brokers and clients, in all formats.",
     "completion": "Print the completion script of a shell.",
+    "connect-distributed": "Start a Connect worker of a group.",
+    "connect-standalone": "Start a Connect worker with connectors from files.",
     "consume": "Records to stdout, as text or JSON.",
+    "ksql": "Type SQL statements, or run those of a file.",
+    "ksql-datagen": "Write made-up records to a topic, of a quickstart or of an Avro schema.",
+    "ksql-server-start": "Start the SQL server from ksqlDB's properties.",
+    "ksql-test-runner": "Test SQL statements without broker and without Spark.",
     "lag": "How far groups are behind.",
     "pipeline": "Run files of streaming queries on Spark, and tell of them.",
     "produce": "Records from stdin, as text or JSON.",
+    "quorum": "Watch the quorum of controllers live.",
+    "schema": "Check a schema against the records of a topic.",
+    "schema-registry-start": "Start the schema registry from Confluent's properties.",
     "tail": "Watch a topic live.",
     "top": "Watch the rates of topics, partitions and groups live.",
 }
 
-TOOLS = KAFKA_TOOLS | OWN_TOOLS
+TOOLS = KAFKA_TOOLS | CONFLUENT_TOOLS | OWN_TOOLS
 
 # Scripts whose names do not begin with "kafka-".
 SCRIPT_NAMES = {
+    "connect-distributed": "connect-distributed",
+    "connect-standalone": "connect-standalone",
+    "ksql": "ksql",
+    "ksql-datagen": "ksql-datagen",
+    "ksql-server-start": "ksql-server-start",
+    "ksql-test-runner": "ksql-test-runner",
+    "schema-registry-start": "schema-registry-start",
     "zookeeper-server-start": "zookeeper-server-start",
 }
 
@@ -63,10 +95,14 @@ CLASSES = {
     "ClientMetricsCommand": "client-metrics",
     "ClusterTool": "cluster",
     "ConfigCommand": "configs",
+    "ConnectDistributed": "connect-distributed",
+    "ConnectStandalone": "connect-standalone",
     "ConsoleConsumer": "console-consumer",
     "ConsoleProducer": "console-producer",
+    "ConsoleShareConsumer": "console-share-consumer",
     "ConsumerGroupCommand": "consumer-groups",
     "ConsumerPerformance": "consumer-perf-test",
+    "DelegationTokenCommand": "delegation-tokens",
     "DeleteRecordsCommand": "delete-records",
     "DumpLogSegments": "dump-log",
     "EndToEndLatency": "e2e-latency",
@@ -78,6 +114,7 @@ CLASSES = {
     "MetadataQuorumCommand": "metadata-quorum",
     "ProducerPerformance": "producer-perf-test",
     "ReassignPartitionsCommand": "reassign-partitions",
+    "ShareGroupCommand": "share-groups",
     "StorageTool": "storage",
     "StreamsResetter": "streams-application-reset",
     "TopicCommand": "topics",
@@ -102,5 +139,5 @@ def tool_of_script(name: str) -> str | None:
 
 def scripts() -> list[str]:
     """The names under which the tools are installed."""
-    names = [f"kafka-{tool}" for tool in KAFKA_TOOLS if tool != "zookeeper-server-start"]
+    names = [f"kafka-{tool}" for tool in KAFKA_TOOLS | CONFLUENT_TOOLS if tool != "zookeeper-server-start"]
     return sorted(script for name in [*names, *SCRIPT_NAMES] for script in (name, f"{name}.sh"))

@@ -1,7 +1,7 @@
 """From the command line to a cluster: the address, the file with the client's properties, and nearest names.
 
 The older courses type `--zookeeper HOST:2181`. Kafka's warning of that time is printed, and the tool goes on with
-BARNABAS_BOOTSTRAP_SERVERS or localhost:9092, so that their transcripts run as printed.
+BARNABAS_BOOTSTRAP_SERVERS or localhost:9092, so that their transcripts run as printed, and says which it asks.
 """
 
 from __future__ import annotations
@@ -74,8 +74,10 @@ def bootstrap(parsed: Parsed, *, missing: str | None = 'Missing required argumen
         if name in declared and name in parsed:
             return parsed.text(name) or ""
     if "zookeeper" in declared and "zookeeper" in parsed:
-        print(ZOOKEEPER_WARNING, file=sys.stderr)
-        return os.environ.get(ENVIRONMENT, DEFAULT_SERVER)
+        asked = os.environ.get(ENVIRONMENT, DEFAULT_SERVER)
+        told = f"{parsed.text('zookeeper')} is not asked, because no ZooKeeper is needed: {asked} is."
+        print(f"{ZOOKEEPER_WARNING}\n{told}", file=sys.stderr)
+        return asked
     if address := os.environ.get(ENVIRONMENT):
         return address
     if missing is not None:

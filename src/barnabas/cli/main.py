@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import sys
 
-from barnabas.cli.catalogue import KAFKA_TOOLS, OWN_TOOLS, TOOLS
+from barnabas.cli.catalogue import CONFLUENT_TOOLS, KAFKA_TOOLS, OWN_TOOLS, TOOLS
 from barnabas.cli.errors import UsageError
 
 COMMANDS = {
     "up": "Start a node in the foreground.",
     "server": "Start a node from Kafka's server.properties.",
+    "connect": "Start a Connect worker; create, watch and change connectors.",
+    "registry": "Start the schema registry.",
+    "rest": "Start the REST proxy.",
+    "sql": "Start the SQL server (sql start), or type SQL statements.",
+}
+ROOMS = {
+    "up": "nodes",
+    "server": "nodes",
+    "connect": "services",
+    "registry": "services",
+    "rest": "services",
+    "sql": "services",
 }
 
 
@@ -35,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_command(name: str, arguments: list[str]) -> int:
     import importlib
 
-    code: int = importlib.import_module(f"barnabas.cli.nodes.{name}").run(arguments)
+    code: int = importlib.import_module(f"barnabas.cli.{ROOMS[name]}.{name}").run(arguments)
     return code
 
 
@@ -60,7 +72,11 @@ def _without_command(arguments: list[str]) -> int:
 
 def _commands() -> str:
     lines: list[str] = []
-    groups = {"commands": COMMANDS | OWN_TOOLS, "tools as Kafka has them (installed as kafka-NAME too)": KAFKA_TOOLS}
+    groups = {
+        "commands": COMMANDS | OWN_TOOLS,
+        "tools as Kafka has them (installed as kafka-NAME too)": KAFKA_TOOLS,
+        "tools as Confluent has them (installed as kafka-NAME too)": CONFLUENT_TOOLS,
+    }
     for title, commands in groups.items():
         lines += [f"{title}:", *(f"  {name:26}{what}" for name, what in commands.items()), ""]
     return "\n".join(lines)

@@ -26,6 +26,7 @@ class Lines:
         self._name = name
         self._interval_s = interval_s
         self._shown_at = time.monotonic()
+        self._without_batch: set[str] = set()
 
     def __enter__(self) -> Lines:
         return self
@@ -38,8 +39,16 @@ class Lines:
             return
         self._shown_at = time.monotonic()
         for query in status.queries:
-            _, batch, rows, rate, spent, lag, now = query_cells(query)
-            self.tell(f"{query.name}: batch {batch}, {rows} rows, {rate}/s, {spent} ms, lag {lag}; {now}")
+            self._show_query(query)
+
+    def _show_query(self, query: QueryStatus) -> None:
+        if query.batch is None:  # told once: there is nothing to add to it until there is a batch
+            if query.name not in self._without_batch:
+                self._without_batch.add(query.name)
+                self.tell(f"{query.name}: no batch yet; {query.message}")
+            return
+        _, batch, rows, rate, spent, lag, now = query_cells(query)
+        self.tell(f"{query.name}: batch {batch}, {rows} rows, {rate}/s, {spent} ms, lag {lag}; {now}")
 
     def tell(self, sentence: str) -> None:
         print(f"{self._name}: {sentence}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-"""A real broker for tests, and the reference beside it.
+"""A real broker for tests, or a cluster of them.
 
-`Node` is imported on first use: the pytest plugin of this package loads in every test run.
+`Node` and `Cluster` are imported on first use: the pytest plugin of this package loads in every test run.
 """
 
 from __future__ import annotations
@@ -8,13 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.testing.cluster import Cluster as Cluster
     from barnabas.testing.node import Node as Node
     from barnabas.testing.node import StartFailed as StartFailed
 
-__all__ = ["Node", "StartFailed"]
+__all__ = ["Cluster", "Node", "StartFailed"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Cluster":
+        from barnabas.testing.cluster import Cluster
+
+        return Cluster
     if name in __all__:
         from barnabas.testing import node
 

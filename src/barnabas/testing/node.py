@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from barnabas.client.blocking import Connection
-from barnabas.testing.process import NodeProcess, StartFailed
+from barnabas.client.connection import Connection
+from barnabas.client.settings import ClientSettings
+from barnabas.testing.process import NodeProcess, StartFailed, config_text
 from barnabas.testing.reserved_port import HOST, ReservedPort
 from barnabas.testing.reset import reset
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -46,10 +48,12 @@ class Node:
         data_dir: str | Path | None = None,
         port: int = 0,
         timeout_s: float = 30.0,
+        cluster_id: str = "",
     ) -> None:
         self.ports: dict[str, int] = {}
-        self.cluster_id = ""
-        self._config = {key: _text(value) for key, value in (config or {}).items()}
+        self.cluster_id = self._given_cluster_id = cluster_id
+        self.paused = False
+        self._config = {key: config_text(value) for key, value in (config or {}).items()}
         self._data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted_port = port
         self._timeout_s = timeout_s
@@ -100,7 +104,8 @@ class Node:
             overrides = [argument for item in properties.items() for argument in ("--override", "=".join(item))]
             log_path = self._own_directory() / "log"
             log_path.parent.mkdir(exist_ok=True)
-            self._process = process = NodeProcess(overrides, log_path, self._timeout_s)
+            known = {"CLUSTER_ID": self._given_cluster_id} if self._given_cluster_id else {}
+            self._process = process = NodeProcess(overrides, log_path, self._timeout_s, variables=known)
             self.ports, self.cluster_id = process.ready["listeners"], process.ready["cluster_id"]
             return self
 
@@ -108,12 +113,24 @@ class Node:
         """A clean stop, as SIGTERM asks for it. Nothing happens if it does not run."""
         with self._lock:
             if self.running or self._process is not None:
+                if self.paused:
+                    self.resume()
                 self._own_process("stop()").stop(self._timeout_s)
 
     def kill(self) -> None:
         """As `kill -9`: nothing is flushed, nothing is said."""
         with self._lock:
             self._own_process("kill()").kill()
+            self.paused = False
+
+    def pause(self) -> None:
+        """As a machine that hangs: connections stay open, and nobody answers."""
+        self._own_process("pause()").send(signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        self._own_process("resume()").send(signal.SIGCONT)
+        self.paused = False
 
     def restart(self) -> None:
         """Stops cleanly unless it was stopped or killed before, and starts again on the same ports and directory."""
@@ -127,7 +144,7 @@ class Node:
             name=name,
             num_partitions=partitions,
             replication_factor=1,
-            configs=[CreatableTopicConfig(name=key, value=_text(value)) for key, value in (config or {}).items()],
+            configs=[CreatableTopicConfig(name=key, value=config_text(value)) for key, value in (config or {}).items()],
         )
         with self.connect() as connection:
             request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._timeout_s * 1000))
@@ -141,10 +158,11 @@ class Node:
             reset(connection)
 
     def connect(self) -> Connection:
-        """A raw connection that sends the protocol's messages as they are."""
+        """A connection that sends the protocol's messages as they are; raises a ClientError."""
         if self._loop is not None and self._loop is asyncio._get_running_loop():
             raise RuntimeError("the node runs in this event loop, which must not block: use asyncio.to_thread")
-        return Connection(HOST, self.port)
+        address = (HOST, self.port)
+        return Connection(address, ClientSettings(bootstrap_servers=(address,)))
 
     def log(self) -> str:
         """What the node's process has printed, since the first start."""
@@ -248,9 +266,3 @@ class Node:
             port.release()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(_text, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,8 @@
 """The pytest plugin that comes with the package.
 
 `barnabas_node` is one node for the whole test run; `barnabas` is the same node, emptied before each test;
-`bootstrap_servers` is its address. Who wants it configured overrides `barnabas_config`.
+`bootstrap_servers` is its address. Who wants it configured overrides `barnabas_config`. `barnabas_cluster` is three
+nodes for a module's tests.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from barnabas.testing.cluster import Cluster
     from barnabas.testing.node import Node
 
 
@@ -28,6 +30,15 @@ def barnabas_node(barnabas_config: Mapping[str, object]) -> Iterator[Node]:
 
     with Node(barnabas_config) as node:
         yield node
+
+
+@pytest.fixture(scope="module")
+def barnabas_cluster() -> Iterator[Cluster]:
+    """Three nodes, each a broker and a controller, each in a process of its own."""
+    from barnabas.testing.cluster import Cluster
+
+    with Cluster(brokers=3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

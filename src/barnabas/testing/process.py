@@ -24,10 +24,17 @@ class StartFailed(Exception):
 class NodeProcess:
     """The child ends with us, whatever ends us: our end of its standard input closes, and it has another parent."""
 
-    def __init__(self, arguments: list[str], log_path: Path, timeout_s: float) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        log_path: Path,
+        timeout_s: float,
+        program: tuple[str, ...] = ("server", "start"),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._log_path = log_path
         ready_read, ready_write = os.pipe()
-        command = [sys.executable, "-m", "barnabas", "server", "start", *arguments]
+        command = [sys.executable, "-m", "barnabas", *program, *arguments]
         try:
             with open(log_path, "ab") as log:
                 self._log_start = log.tell()
@@ -36,7 +43,7 @@ class NodeProcess:
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
-                    env=environment(os.environ),
+                    env=environment(os.environ) | dict(variables or {}),
                     pass_fds=(ready_write,),
                     start_new_session=True,
                 )
@@ -95,6 +102,9 @@ class NodeProcess:
         self._close()
         return code
 
+    def send(self, number: int) -> None:
+        self._child.send_signal(number)
+
     def kill(self) -> None:
         self._child.kill()
         self._child.wait()
@@ -103,6 +113,13 @@ class NodeProcess:
     def _close(self) -> None:
         if self._child.stdin:
             self._child.stdin.close()
+
+
+def config_text(value: object) -> str:
+    """As server.properties has it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(config_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.client.blocking import Connection
+from barnabas.client.connection import Connection
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

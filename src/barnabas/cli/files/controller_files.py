@@ -10,7 +10,7 @@ from barnabas.wire.uuids import Uuid
 
 def controller_of(properties: Mapping[str, str], path: str) -> tuple[int, Uuid, list[tuple[str, str, int]]]:
     """Its node id, the id of its metadata directory, and its endpoints."""
-    from barnabas.node.storage.meta_properties import BadMetaProperties, read_meta_properties
+    from barnabas.node.storage.directory.meta_properties import BadMetaProperties, read_meta_properties
 
     if "controller" not in properties.get("process.roles", ""):
         raise ToolFailed(f"{path} is not the configuration of a controller: process.roles does not name one.")

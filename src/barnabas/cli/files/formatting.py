@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.admin.quotas import ITERATIONS_MIN, MECHANISMS
 from barnabas.cli.errors import ToolFailed
+from barnabas.client.admin.quotas import ITERATIONS_MIN, MECHANISMS
 from barnabas.core.metadata.records import KRAFT_VERSION, METADATA_VERSION
 from barnabas.wire.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from barnabas.wire.schema import Record
@@ -25,6 +25,36 @@ class Format(NamedTuple):
     features: Mapping[str, int]  # without metadata.version
     credentials: Sequence[UserScramCredentialRecord]
     is_dynamic: bool  # the quorum's voters are in the log, and not in the configuration
+    voters: Sequence[InitialVoter] = ()  # of a quorum of several; without them this node alone
+
+
+class InitialVoter(NamedTuple):
+    """One of `--initial-controllers`."""
+
+    id: int
+    host: str
+    port: int
+    directory_id: Uuid
+
+
+def initial_voters(text: str) -> list[InitialVoter]:
+    """`id@host:port:directory`, separated by commas."""
+    voters = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        found = re.fullmatch(r"(\d+)@(?:\[([^\]]+)\]|([^:@]+)):(\d+):([\w-]{22})", entry)
+        if found is None or int(found[4]) > 65535:
+            raise ToolFailed(
+                f"{entry} is not a controller: id@host:port:directory is expected, as 1@localhost:9093:ID."
+            )
+        try:
+            directory_id = Uuid.parse(found[5])
+        except ValueError:
+            raise ToolFailed(f"{found[5]} is not a directory's id: kafka-storage random-uuid makes one.") from None
+        voters.append(InitialVoter(int(found[1]), found[2] or found[3], int(found[4]), directory_id))
+    ids = [each.id for each in voters]
+    if len(set(ids)) != len(ids) or len({each.directory_id for each in voters}) != len(voters):
+        raise ToolFailed("--initial-controllers names a controller or a directory twice.")
+    return voters
 
 
 def bootstrap_records(wanted: Format) -> list[Record]:
@@ -38,9 +68,9 @@ def bootstrap_records(wanted: Format) -> list[Record]:
 
 
 def format_directory(path: str, config: BrokerConfig, wanted: Format, *, is_metadata: bool) -> None:
-    from barnabas.node.storage.directory_lock import DirectoryLock, DirectoryLocked
-    from barnabas.node.storage.files import make_directories
-    from barnabas.node.storage.meta_properties import MetaProperties, write_meta_properties
+    from barnabas.node.storage.directory.directory_lock import DirectoryLock, DirectoryLocked
+    from barnabas.node.storage.directory.files import make_directories
+    from barnabas.node.storage.directory.meta_properties import MetaProperties, write_meta_properties
 
     make_directories(path)
     try:
@@ -50,6 +80,8 @@ def format_directory(path: str, config: BrokerConfig, wanted: Format, *, is_meta
     try:
         directory_id = Uuid.random()
         if is_metadata:
+            own = (each.directory_id for each in wanted.voters if each.id == int(config.node_id))
+            directory_id = next(own, directory_id)
             _write_metadata(path, config, wanted, directory_id)
         write_meta_properties(path, MetaProperties(wanted.cluster_id, int(config.node_id), directory_id))
     finally:
@@ -58,10 +90,10 @@ def format_directory(path: str, config: BrokerConfig, wanted: Format, *, is_meta
 
 def _write_metadata(root: str, config: BrokerConfig, wanted: Format, directory_id: Uuid) -> None:
     from barnabas.core.metadata.state import Endpoint
-    from barnabas.node.metadata.epoch import voters_record
-    from barnabas.node.metadata.load import LOG_DIRECTORY_NAME
-    from barnabas.node.metadata.snapshots import BOOTSTRAP_FILE_NAME, FIRST_SNAPSHOT, small_snapshot
-    from barnabas.node.storage.files import make_directories, write_atomically
+    from barnabas.node.raft.load import LOG_DIRECTORY_NAME
+    from barnabas.node.raft.snapshots import BOOTSTRAP_FILE_NAME, FIRST_SNAPSHOT, small_snapshot
+    from barnabas.node.raft.voters import voters_record
+    from barnabas.node.storage.directory.files import make_directories, write_atomically
     from barnabas.wire.records.raft import KRaftVersionRecord
 
     now_ms = int(time.time() * 1000)
@@ -75,7 +107,12 @@ def _write_metadata(root: str, config: BrokerConfig, wanted: Format, directory_i
         Endpoint(each.name, each.host, each.port, each.security_protocol)
         for each in config.advertised_controller_listeners
     ]
-    control = [KRaftVersionRecord(k_raft_version=1), voters_record(int(config.node_id), directory_id, endpoints)]
+    voters = voters_record(int(config.node_id), directory_id, endpoints)
+    if wanted.voters:
+        name = config.controller_listener_names[0]
+        others = [(each.id, each.directory_id, [Endpoint(name, each.host, each.port)]) for each in wanted.voters]
+        voters.voters = [voter for each in others for voter in voters_record(*each).voters]
+    control = [KRaftVersionRecord(k_raft_version=1), voters]
     first = small_snapshot(control, [], level=wanted.level, last_contained_ms=now_ms, now_ms=now_ms)
     write_atomically(f"{root}/{LOG_DIRECTORY_NAME}/{FIRST_SNAPSHOT.file_name}", first)
 

@@ -10,21 +10,29 @@ import gc
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from barnabas.cli.services.companions import Companions
     from barnabas.node.configuration import BrokerConfig
     from barnabas.node.node import Node
 
 log = logging.getLogger("barnabas")
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+# A look for garbage among the youngest objects takes a millisecond or two, one among those that survived some of these
+# a few more; one among all objects is rare, for it takes as long as there are objects, and what a request makes refers
+# to nothing that refers back.
+GC_THRESHOLDS = (20_000, 5, 1_000)
 PARENT_CHECK_S = 1.0
+METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 def serve(
@@ -34,6 +42,7 @@ def serve(
     friendly: bool = False,
     ready_fd: int | None = None,
     stop_with_parent: bool = False,
+    companions: bool = False,
 ) -> int:
     from barnabas.node.configuration import ConfigError
     from barnabas.node.configuration.sources import parse_overrides
@@ -49,7 +58,7 @@ def serve(
         raise UsageError(str(error)) from error
     for warning in config.warnings:
         log.warning(warning)
-    return _run(config, friendly, ready_fd, stop_with_parent)
+    return _run(config, friendly, ready_fd, stop_with_parent, companions)
 
 
 def _log_level(default: str) -> str:
@@ -59,7 +68,7 @@ def _log_level(default: str) -> str:
     return level
 
 
-def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_with_parent: bool) -> int:
+def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_with_parent: bool, companions: bool) -> int:
     import uvloop
 
     from barnabas.node.node import StartError
@@ -72,13 +81,25 @@ def _run(config: BrokerConfig, friendly: bool, ready_fd: int | None, stop_with_p
         _heed_signals(stop)
         if stop_with_parent:
             _heed_parent(stop)
-        return await _until_stopped(config, stop, friendly, ready_fd)
+        return await _until_stopped(config, stop, friendly, ready_fd, companions)
 
+    new = [directory for directory in map(Path, config.log_dirs) if not directory.exists()]
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())
     except StartError as error:
+        if friendly:
+            _remove_if_empty(new)
         raise UsageError(str(error)) from error
+
+
+def _remove_if_empty(directories: list[Path]) -> None:
+    """Of a node that was never up: directories that it made, and in which no topic is."""
+    for directory in directories:
+        if directory.exists() and all(
+            entry.name == METADATA_DIRECTORY or not entry.is_dir() for entry in directory.iterdir()
+        ):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _heed_signals(stop: asyncio.Event) -> None:
@@ -112,22 +133,30 @@ def _heed_parent(stop: asyncio.Event) -> None:
     check_parent()
 
 
-async def _until_stopped(config: BrokerConfig, stop: asyncio.Event, friendly: bool, ready_fd: int | None) -> int:
+async def _until_stopped(
+    config: BrokerConfig, stop: asyncio.Event, friendly: bool, ready_fd: int | None, companions: bool
+) -> int:
     stopping = asyncio.ensure_future(stop.wait())
     node = await _started(config, stopping)
     if node is None:
         return 0
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     if friendly:
         _greet(node)
+    else:
+        log.info("the node is up; its data is in %s", ", ".join(map(str, node.config.log_dirs)))
     if ready_fd is not None:
         ready = {"listeners": node.bound_ports(), "cluster_id": node.cluster_id}
         os.write(ready_fd, json.dumps(ready).encode() + b"\n")
         os.close(ready_fd)
+    beside = _start_companions(node) if companions else None
     failed = asyncio.ensure_future(node.failed.wait())
     await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
     if friendly:
         _say("\nStopping ...")
+    if beside is not None:
+        await asyncio.to_thread(beside.stop)
     await node.stop()
     for task in (failed, stopping):
         task.cancel()
@@ -146,6 +175,13 @@ async def _started(config: BrokerConfig, stopping: asyncio.Future[Any]) -> Node 
         starting.cancel()
         await asyncio.wait([starting])
     return None if starting.cancelled() else starting.result()
+
+
+def _start_companions(node: Node) -> Companions:
+    from barnabas.cli.services.companions import Companions, companions_of
+
+    port = next(port for name, port in node.bound_ports().items() if name not in node.config.controller_listener_names)
+    return Companions(companions_of(f"localhost:{port}"))
 
 
 def _greet(node: Node) -> None:

@@ -1,10 +1,12 @@
-"""`barnabas up`: a node in the foreground, for people."""
+"""`barnabas up`: a node in the foreground, or a cluster of several, for people."""
 
 from __future__ import annotations
 
 import argparse
+import socket
 from pathlib import Path
 
+from barnabas.cli.errors import UsageError
 from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
@@ -23,16 +25,34 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--port", type=_port, default=9092, help="the port for clients (9092), 0 for a free one")
     parser.add_argument(
-        "--controller-port", type=_port, help="the port of the quorum (the one after the clients' port), 0 for any"
+        "--controller-port",
+        type=_port,
+        help="the port of the quorum (the one after the clients' port, or any if that is taken), 0 for any",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="the schema registry beside it, on port 8081, and the REST proxy, on 8082"
     )
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="any key of Kafka's server.properties"
     )
+    parser.add_argument("--brokers", type=int, default=0, help="a cluster of so many brokers, each a process")
+    parser.add_argument("--controllers", type=int, default=0, help="controllers of their own beside the brokers")
+    parser.add_argument(
+        "--secure", action="store_true", help="with TLS, SCRAM and access control; a file tells what clients need"
+    )
+    parser.add_argument("--racks", help="the brokers' racks, in turn: a,b,c")
     options = parser.parse_args(arguments)
+    if options.secure and (options.brokers > 1 or options.controllers or options.all):
+        raise UsageError("--secure is for a single node without the services beside it.")
+    if options.brokers > 1 or options.controllers:
+        from barnabas.cli.nodes.up_cluster import run as run_cluster
+
+        options.brokers = max(options.brokers, 1)
+        return run_cluster(options)
     host = "" if options.host in EVERY_INTERFACE else options.host
     controller_port = options.controller_port
     if controller_port is None:
-        controller_port = options.port + 1 if 0 < options.port < PORT_MAX else 0
+        controller_port = options.port + 1 if _is_free(options.host, options.port + 1) else 0
     properties = {
         "node.id": "1",
         "process.roles": "broker,controller",
@@ -44,11 +64,41 @@ def run(arguments: list[str]) -> int:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
     }
+    if options.secure:
+        properties = _secured(properties, options.host, options.port)
     from barnabas.node.configuration import BrokerConfig
 
     return serve(
-        lambda overrides: BrokerConfig.from_properties(properties | overrides), options.override, friendly=True
+        lambda overrides: BrokerConfig.from_properties(properties | overrides),
+        options.override,
+        friendly=True,
+        companions=options.all,
     )
+
+
+def _secured(properties: dict[str, str], host: str, port: int) -> dict[str, str]:
+    from barnabas.cli.nodes.secure import secured
+    from barnabas.node.configuration import ConfigError
+
+    names = [socket.gethostname()] if host in EVERY_INTERFACE else [host]
+    hosts = list(dict.fromkeys([*names, "localhost", "127.0.0.1", "::1"]))
+    try:
+        properties, client_file = secured(properties, hosts)
+    except (ConfigError, OSError) as error:
+        raise UsageError(str(error)) from error
+    print(f"Clients need what is in {client_file}, for instance:")
+    print(f"  kafka-topics --bootstrap-server localhost:{port} --command-config {client_file} --list")
+    return properties
+
+
+def _is_free(host: str, port: int) -> bool:
+    if not 1 < port <= PORT_MAX:
+        return False
+    try:
+        with socket.create_server((host, port)):
+            return True
+    except OSError:
+        return False
 
 
 def _port(text: str) -> int:

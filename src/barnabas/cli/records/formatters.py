@@ -31,6 +31,7 @@ PROPERTIES = (
     "value.deserializer",
     "headers.deserializer",
 )
+SCHEMA_FORMATTERS = ("AvroMessageFormatter", "JsonSchemaMessageFormatter", "ProtobufMessageFormatter")
 TIMESTAMP_NAMES = ("CreateTime", "LogAppendTime")
 
 
@@ -70,6 +71,10 @@ def formatter(name: str | None, properties: Mapping[str, str]) -> Formatter:
         raise UsageError("There are no checksums of single records any more: leave --formatter out.")
     if short in _COORDINATOR_FORMATTERS:
         return _COORDINATOR_FORMATTERS[short]
+    if short in SCHEMA_FORMATTERS:
+        from barnabas.cli.records.schema_records import schema_formatter
+
+        return schema_formatter(properties)
     known = ", ".join(["DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter"])
     raise UsageError(f"There is no formatter {name}; there are {known}, {', '.join(_COORDINATOR_FORMATTERS)}.")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = -2, -1
 POLL_MS = 200
+STARTS_SHOWN = 3
+BEGINNING = ("beginning", "earliest", "start")
 
 
 def partitions_of(cluster: Cluster, topics: Iterable[str], wanted: Iterable[int] = ()) -> list[TopicPartition]:
@@ -31,10 +33,13 @@ def partitions_of(cluster: Cluster, topics: Iterable[str], wanted: Iterable[int]
             raise unknown_topic(name, cluster.metadata().topics)
         for index in chosen or topic.partitions:
             if index not in topic.partitions:
-                count = len(topic.partitions)
-                raise ToolFailed(f"Topic '{name}' has no partition {index}: it has {count}, numbered from 0.")
+                raise no_partition(name, index, len(topic.partitions))
             found.append((name, index))
     return found
+
+
+def no_partition(topic: str, index: int, count: int) -> ToolFailed:
+    return ToolFailed(f"Topic '{topic}' has no partition {index}: it has {count}, numbered from 0.")
 
 
 def start_offsets(
@@ -42,12 +47,12 @@ def start_offsets(
 ) -> dict[TopicPartition, int]:
     """`begin` is beginning, end, an offset, the last so many (-10), or a point in time (@5m, @2024-05-01)."""
     partitions = list(partitions)
-    if begin in ("beginning", "earliest", "start"):
+    if begin in BEGINNING:
         return _listed(cluster, partitions, EARLIEST)
     if begin in ("end", "latest"):
         return _listed(cluster, partitions, LATEST)
     if begin.startswith("@"):
-        from barnabas.cli.admin.points_in_time import since_ms
+        from barnabas.cli.arguments.points_in_time import since_ms
 
         return offsets_since(cluster, partitions, since_ms(begin[1:], now_ms))
     try:
@@ -60,6 +65,16 @@ def start_offsets(
         return dict.fromkeys(partitions, offset)
     starts, ends = _listed(cluster, partitions, EARLIEST), _listed(cluster, partitions, LATEST)
     return {partition: max(starts[partition], ends[partition] + offset) for partition in partitions}
+
+
+def later_starts(starts: Mapping[TopicPartition, int]) -> str:
+    """A hint for who reads from the beginning: where logs begin behind offset 0; "" if none does."""
+    later = [(each, offset) for each, offset in sorted(starts.items()) if offset > 0]
+    if not later:
+        return ""
+    shown = ", ".join(f"offset {offset} of {topic}-{index}" for (topic, index), offset in later[:STARTS_SHOWN])
+    more = f" and of {len(later) - STARTS_SHOWN} more partitions" if len(later) > STARTS_SHOWN else ""
+    return f"Records before {shown}{more} were deleted, by retention or by DeleteRecords: reading begins behind them."
 
 
 def offsets_since(cluster: Cluster, partitions: Iterable[TopicPartition], at_ms: int) -> dict[TopicPartition, int]:

@@ -10,7 +10,7 @@ from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION, OUTPUT, conne
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.refusals import check
 from barnabas.client.errors import Refused
 from barnabas.core.security.model import CLUSTER_NAME, OPERATIONS_OF, Operation, PatternType, ResourceType
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.descriptions import CLIENT_METRICS, describe_configs
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.configs import CLIENT_METRICS, alter_configs, configured_names, describe_configs
 from barnabas.client.errors import Refused
 from barnabas.wire.uuids import Uuid
 
@@ -56,44 +55,21 @@ def run(parsed: Parsed) -> int:
     return 0
 
 
-def _change(cluster: Cluster, name: str, changes: dict[str, str]) -> None:
-    from barnabas.wire.messages.incremental_alter_configs import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-    )
-
-    operations = [
-        AlterableConfig(name=key, config_operation=SET if value else DELETE, value=value or None)
-        for key, value in changes.items()
-    ]
-    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=operations)
-    for response in cluster.ask_controller(IncrementalAlterConfigsRequest(resources=[resource])).responses:
-        check(response.error_code, response.error_message)
-
-
 def _alter(cluster: Cluster, parsed: Parsed) -> None:
     name = parsed.text("name") or str(Uuid.random())
-    _change(cluster, name, {key: parsed.text(given) or "" for given, key in KEYS.items() if given in parsed})
+    changes = {key: parsed.text(given) or None for given, key in KEYS.items() if given in parsed}
+    alter_configs(cluster, CLIENT_METRICS, {name: changes})
     print(f"Altered client metrics config for {name}.")
 
 
 def _delete(cluster: Cluster, parsed: Parsed) -> None:
     name = parsed.text("name") or ""
-    _change(cluster, name, dict.fromkeys(KEYS.values(), ""))
+    alter_configs(cluster, CLIENT_METRICS, {name: dict.fromkeys(KEYS.values())})
     print(f"Deleted client metrics config for {name}.")
 
 
-def _names(cluster: Cluster) -> list[str]:
-    from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
-
-    answer = cluster.ask(ListConfigResourcesRequest(resource_types=[CLIENT_METRICS]))
-    check(answer.error_code)
-    return sorted(each.resource_name for each in answer.config_resources if each.resource_type == CLIENT_METRICS)
-
-
 def _list(cluster: Cluster, parsed: Parsed) -> None:
-    names = _names(cluster)
+    names = configured_names(cluster, CLIENT_METRICS)
     if wants_json(parsed):
         print_json(names)
     elif names:
@@ -101,7 +77,7 @@ def _list(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _describe(cluster: Cluster, parsed: Parsed) -> None:
-    names = _names(cluster)
+    names = configured_names(cluster, CLIENT_METRICS)
     wanted = parsed.text("name")
     if wanted is not None and wanted not in names:
         print(f"The client metric resource {wanted} doesn't exist and doesn't have dynamic config.")

@@ -9,7 +9,7 @@ from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, COMMAND_CONFIG, OUTPUT, c
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Option, Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.refusals import check
 from barnabas.client.errors import UnsupportedByBroker
 
 if TYPE_CHECKING:

@@ -168,7 +168,7 @@ def _names(kind: str, before: list[str]) -> list[str]:
     settings = ClientSettings.from_properties(properties, bootstrap_servers=address, client_id="barnabas-completion")
     with Cluster(settings) as cluster:
         if kind == "group":
-            from barnabas.cli.admin.groups import list_groups
+            from barnabas.client.admin.groups import list_groups
 
             return [listing.group for listing in list_groups(cluster)]
         if kind == "broker":

@@ -6,8 +6,13 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.admin import quotas
-from barnabas.cli.admin.descriptions import (
+from barnabas.cli.arguments.quotas import quota_line, quota_rate, scram_parts
+from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION, OUTPUT, connect, nearest, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.output import print_json
+from barnabas.client.admin import quotas
+from barnabas.client.admin.configs import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -15,14 +20,11 @@ from barnabas.cli.admin.descriptions import (
     SOURCES,
     TOPIC,
     Config,
+    alter_configs,
+    configured_names,
     describe_configs,
     require_broker,
 )
-from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION, OUTPUT, connect, nearest, wants_json
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
 from barnabas.client.errors import Refused, UnsupportedByBroker
 
 if TYPE_CHECKING:
@@ -211,12 +213,6 @@ def _alter(cluster: Cluster, parsed: Parsed, entity: list[tuple[str, str | None]
 
 
 def _alter_resource(cluster: Cluster, kind: str, name: str, adding: dict[str, str], deleting: list[str]) -> None:
-    from barnabas.wire.messages.incremental_alter_configs import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-    )
-
     node_id = int(name) if kind in ("brokers", "broker-loggers") and name else None
     if node_id is not None:
         require_broker(cluster, node_id)
@@ -224,13 +220,9 @@ def _alter_resource(cluster: Cluster, kind: str, name: str, adding: dict[str, st
         loggers = {config.name for config in _configs(cluster, kind, name)}
         if unknown := [key for key in (*deleting, *adding) if key not in loggers]:
             raise UsageError(f"Invalid broker logger(s): {','.join(unknown)}")
-    operations = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in adding.items()]
-    operations += [AlterableConfig(name=key, config_operation=DELETE, value=None) for key in deleting]
-    resource = AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=operations)
-    request = IncrementalAlterConfigsRequest(resources=[resource])
-    answer = cluster.ask_node(node_id, request) if node_id is not None else cluster.ask_controller(request)
-    for response in answer.responses:
-        check(response.error_code, response.error_message)
+    if twice := adding.keys() & set(deleting):
+        raise UsageError(f"A config can be added or deleted, and not both: {', '.join(sorted(twice))}")
+    alter_configs(cluster, RESOURCES[kind], {name: {**adding, **dict.fromkeys(deleting)}})
 
 
 def _alter_client(
@@ -252,7 +244,11 @@ def _alter_client(
                 f"Unexpected config names: {names}"
             )
     if not scram:
-        quotas.alter_quotas(cluster, entity, adding, deleting)
+        held = {key for quota in quotas.describe_quotas(cluster, entity) for key in quota.values}
+        if unknown := [key for key in deleting if key not in held]:
+            raise UsageError(f"Invalid config(s): {','.join(unknown)}")
+        rates = {key: quota_rate(key, value) for key, value in adding.items()}
+        quotas.alter_quotas(cluster, entity, rates, deleting)
         return
     if not entity[0][1]:
         raise UsageError(
@@ -263,7 +259,8 @@ def _alter_client(
         raise UsageError(
             "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using --bootstrap-server."
         )
-    quotas.alter_scram(cluster, entity[0][1], adding, deleting)
+    credentials = {mechanism: scram_parts(mechanism, text) for mechanism, text in adding.items()}
+    quotas.alter_scram(cluster, entity[0][1], credentials, deleting)
 
 
 def _describe(cluster: Cluster, parsed: Parsed, entity: list[tuple[str, str | None]]) -> None:
@@ -332,7 +329,7 @@ def _exists(cluster: Cluster, kind: str, name: str) -> bool:
         return True
     known = _names(cluster, kind)
     if kind == "groups":
-        from barnabas.cli.admin.groups import list_groups
+        from barnabas.client.admin.groups import list_groups
 
         known += [listing.group for listing in list_groups(cluster)]
     if name in known:
@@ -347,18 +344,12 @@ def _names(cluster: Cluster, kind: str) -> list[str]:
     if kind in ("brokers", "broker-loggers"):
         brokers = [str(node_id) for node_id in sorted(cluster.metadata([]).brokers)]
         return [*brokers, ""] if kind == "brokers" else brokers
-    from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
-
     try:
-        answer = cluster.ask(ListConfigResourcesRequest(resource_types=[RESOURCES[kind]]))
+        return configured_names(cluster, RESOURCES[kind])
     except UnsupportedByBroker:
         if kind == "groups":
             return []
         raise
-    check(answer.error_code)
-    return sorted(
-        resource.resource_name for resource in answer.config_resources if resource.resource_type == RESOURCES[kind]
-    )
 
 
 def _describe_client(cluster: Cluster, parsed: Parsed, entity: list[tuple[str, str | None]]) -> None:
@@ -376,7 +367,7 @@ def _describe_client(cluster: Cluster, parsed: Parsed, entity: list[tuple[str, s
         )
         return
     for quota in found:
-        print(quotas.quota_line(quota))
+        print(quota_line(quota))
     for user, infos in credentials:
         listed = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in infos)
         print(f"SCRAM credential configs for user-principal '{user}' are {listed}")

@@ -24,6 +24,7 @@ from barnabas.cli.records.deserializers import SerializationError
 
 if TYPE_CHECKING:
     from barnabas.cli.records.formatters import Formatter
+    from barnabas.client.cluster import Cluster
     from barnabas.client.consumer import AssignedConsumer, ConsumerRecord, GroupConsumer
     from barnabas.client.settings import ClientSettings
 
@@ -79,7 +80,7 @@ PARSER = Parser(
 )
 
 
-def run(parsed: Parsed) -> int:
+def run(parsed: Parsed, *, formatter_class: str | None = None) -> int:
     from barnabas.cli.client_log import listen
     from barnabas.cli.records.formatters import formatter
     from barnabas.client.settings import ClientSettings
@@ -91,11 +92,11 @@ def run(parsed: Parsed) -> int:
         parsed, files=("command-config", "consumer.config"), pairs=("command-property", "consumer-property")
     )
     own_group = _complete(parsed, properties)
-    write = formatter(parsed.text("formatter"), _formatter_properties(parsed))
+    write = formatter(parsed.text("formatter") or formatter_class, formatter_properties(parsed))
     settings = ClientSettings.from_properties(
         properties, bootstrap_servers=address, client_id=properties.get("client.id", "console-consumer")
     )
-    _warn_of_missing_topic(settings, parsed)
+    _warn_of_what_is_missing(settings, parsed)
     printing = Printing(write, sys.stdout.buffer, parsed.number("max-messages"), "skip-message-on-error" in parsed)
     interruption = Interruption()
     try:
@@ -155,7 +156,7 @@ def _complete(parsed: Parsed, properties: dict[str, str]) -> str | None:
     return properties["group.id"] if "partition" not in parsed else None
 
 
-def _formatter_properties(parsed: Parsed) -> dict[str, str]:
+def formatter_properties(parsed: Parsed) -> dict[str, str]:
     properties: dict[str, str] = {}
     if path := parsed.text("formatter-config"):
         from barnabas.client.settings import read_properties
@@ -168,8 +169,9 @@ def _formatter_properties(parsed: Parsed) -> dict[str, str]:
     return properties
 
 
-def _warn_of_missing_topic(settings: ClientSettings, parsed: Parsed) -> None:
+def _warn_of_what_is_missing(settings: ClientSettings, parsed: Parsed) -> None:
     """The topic may come; who mistyped its name should not have to wait to learn that."""
+    from barnabas.cli.records.reading import no_partition
     from barnabas.client.cluster import Cluster
 
     topic = parsed.text("topic")
@@ -178,6 +180,9 @@ def _warn_of_missing_topic(settings: ClientSettings, parsed: Parsed) -> None:
     with Cluster(settings) as cluster:
         found = cluster.metadata([topic]).topics.get(topic)
         if found is not None and not found.error:
+            if (wanted := parsed.number("partition")) is not None and wanted not in found.partitions:
+                raise no_partition(topic, wanted, len(found.partitions))
+            _hint_at_deleted_records(cluster, parsed, topic)
             return
         from difflib import get_close_matches
 
@@ -185,6 +190,21 @@ def _warn_of_missing_topic(settings: ClientSettings, parsed: Parsed) -> None:
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
     print(f"[{at},000] WARN Topic {topic} does not exist; waiting for it.{hint}", file=sys.stderr)
+
+
+def _hint_at_deleted_records(cluster: Cluster, parsed: Parsed, topic: str) -> None:
+    if "from-beginning" not in parsed and (parsed.text("offset") or "").lower() != "earliest":
+        return
+    from barnabas.cli.records.reading import later_starts, partitions_of, start_offsets
+    from barnabas.client.errors import ClientError
+
+    try:
+        partitions = partitions_of(cluster, [topic], [int(text) for text in parsed.texts("partition")])
+        hint = later_starts(start_offsets(cluster, partitions, "beginning", 0))
+    except (ClientError, ToolFailed):
+        return  # a hint is worth no error
+    if hint:
+        print(hint, file=sys.stderr)
 
 
 def _consumer(settings: ClientSettings, parsed: Parsed) -> GroupConsumer | AssignedConsumer:
@@ -226,7 +246,7 @@ def _consume(
 
 
 def _close(consumer: GroupConsumer | AssignedConsumer, settings: ClientSettings, own_group: str | None) -> None:
-    from barnabas.cli.admin.groups import delete_group
+    from barnabas.client.admin.groups import delete_group
     from barnabas.client.cluster import Cluster
     from barnabas.client.errors import ClientError
 

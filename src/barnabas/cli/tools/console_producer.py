@@ -74,7 +74,9 @@ PARSER = Parser(
             "headers.separator (,), headers.key.separator (:), null.marker, ignore.error.",
         ),
         option("--reader-config", takes="file", help="A file with such properties.", completes="file"),
-        option("--line-reader", takes="class", help="Kafka's LineMessageReader is the only one.", hidden=True),
+        option(
+            "--line-reader", takes="class", help="LineMessageReader, or Confluent's AvroMessageReader.", hidden=True
+        ),
         option("--command-property", takes="key=value", repeated=True, help="A property of the producer."),
         option("--command-config", takes="file", help="A file with the producer's properties.", completes="file"),
         older("property", "reader-property", "key=value", repeated=True),
@@ -84,11 +86,11 @@ PARSER = Parser(
 )
 
 
-def run(parsed: Parsed) -> int:
+def run(parsed: Parsed, *, schema_type: str | None = None) -> int:
+    """With a type of schema, lines are JSON that is written under a schema."""
     from dataclasses import replace
 
     from barnabas.cli.client_log import listen
-    from barnabas.cli.records.line_reader import LineReader
     from barnabas.cli.records.producing import wait_for_topic
     from barnabas.client.cluster import Cluster
     from barnabas.client.producer import Producer
@@ -96,7 +98,7 @@ def run(parsed: Parsed) -> int:
 
     listen()
     parsed.require("topic")
-    reader = LineReader(_reader_properties(parsed))
+    reader = _reader(parsed, schema_type)
     settings = _settings(parsed)
     chosen = ProducerSettings.from_properties(settings.properties)
     with Cluster(settings) as cluster:
@@ -107,10 +109,21 @@ def run(parsed: Parsed) -> int:
     return _produce(producer, parsed, reader, chosen.max_request_size)
 
 
-def _reader_properties(parsed: Parsed) -> dict[str, str]:
+def _reader(parsed: Parsed, schema_type: str | None) -> LineReader:
+    from barnabas.cli.records.line_reader import LineReader
+
+    properties = _reader_properties(parsed)
     name = (parsed.text("line-reader") or "LineMessageReader").rpartition(".")[2]
-    if name not in ("LineMessageReader", "ConsoleProducer$LineMessageReader"):
-        raise UsageError(f"{name} is a class of Java; there is only LineMessageReader here.")
+    if schema_type is None and name in ("LineMessageReader", "ConsoleProducer$LineMessageReader"):
+        return LineReader(properties)
+    from barnabas.cli.records.schema_records import READERS, SchemaLineReader
+
+    if schema_type is None and name not in READERS:
+        raise UsageError(f"{name} is a class of Java; there are LineMessageReader and {', '.join(READERS)} here.")
+    return SchemaLineReader(parsed.text("topic") or "", schema_type or READERS[name], properties)
+
+
+def _reader_properties(parsed: Parsed) -> dict[str, str]:
     properties: dict[str, str] = {}
     if path := parsed.text("reader-config"):
         from barnabas.client.settings import read_properties

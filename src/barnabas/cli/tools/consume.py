@@ -37,7 +37,9 @@ PARSER = Parser(
         ),
         option("--until", "-u", takes="time", help="Leave out what is newer than this: 5m ago, or a date."),
         option("--count", "-c", takes="count", kind=int, help="End after so many records."),
-        option("--exit", "-e", help="End where the topics ended at the start, instead of waiting for more."),
+        option(
+            "--exit", "-e", "--no-follow", help="End where the topics ended at the start, instead of waiting for more."
+        ),
         option("--json", "-J", help="A JSON object per record, which `barnabas produce --json` reads."),
         option(
             "--format",
@@ -73,8 +75,8 @@ def run(parsed: Parsed) -> int:
         raise UsageError("--json and --format exclude each other.")
     if "group" in parsed:
         return _consume_as_member(parsed)
-    from barnabas.cli.admin.points_in_time import since_ms
-    from barnabas.cli.records.reading import end_offsets, partitions_of, read, start_offsets
+    from barnabas.cli.arguments.points_in_time import since_ms
+    from barnabas.cli.records.reading import BEGINNING, end_offsets, later_starts, partitions_of, read, start_offsets
     from barnabas.client.cluster import Cluster
     from barnabas.client.fetcher import Fetcher, FetchSettings
 
@@ -85,7 +87,10 @@ def run(parsed: Parsed) -> int:
     left = parsed.number("count")
     with Cluster(settings(parsed, client_id="barnabas-consume", missing=None)) as cluster:
         partitions = partitions_of(cluster, parsed.rest, [int(text) for text in parsed.texts("partition")])
-        positions = start_offsets(cluster, partitions, parsed.text("offset") or "", now_ms)
+        begin = parsed.text("offset") or ""
+        positions = start_offsets(cluster, partitions, begin, now_ms)
+        if begin in BEGINNING and "quiet" not in parsed and (hint := later_starts(positions)):
+            print(hint, file=sys.stderr)
         ends = end_offsets(cluster, partitions, isolation) if "exit" in parsed or until_ms is not None else None
         out = sys.stdout.buffer
         bar = ProgressBar(sum(ends[each] - positions[each] for each in ends), "records") if ends is not None else None

@@ -10,19 +10,20 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin import group_offset_changes, group_tables, offset_plans
-from barnabas.cli.admin.groups import (
+from barnabas.cli.connect import CONNECTION, OUTPUT, bootstrap, properties_of, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.groups import offset_changes, offset_plans, tables
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.output import print_json
+from barnabas.client.admin.groups import (
     DEAD,
     STATES,
     GroupDescription,
     delete_group,
     describe_group,
     list_groups,
+    offset_rows,
 )
-from barnabas.cli.connect import CONNECTION, OUTPUT, bootstrap, properties_of, wants_json
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.output import print_json
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError
 from barnabas.wire.errors import ErrorCode
 
@@ -112,9 +113,9 @@ def _act(cluster: Cluster, parsed: Parsed) -> None:
     elif "delete" in parsed:
         _delete(cluster, parsed)
     elif "reset-offsets" in parsed:
-        group_offset_changes.reset(cluster, parsed, _groups(cluster, parsed))
+        offset_changes.reset(cluster, parsed, _groups(cluster, parsed))
     else:
-        group_offset_changes.delete(cluster, parsed)
+        offset_changes.delete(cluster, parsed)
 
 
 def _check(parsed: Parsed) -> None:
@@ -180,7 +181,7 @@ def _list(cluster: Cluster, parsed: Parsed) -> None:
     if wants_json(parsed):
         print_json([listing._asdict() for listing in listings])
     elif "state" in parsed or "type" in parsed:
-        group_tables.print_listings(listings, with_type="type" in parsed, with_state="state" in parsed)
+        tables.print_listings(listings, with_type="type" in parsed, with_state="state" in parsed)
     else:
         for listing in listings:
             print(listing.group)
@@ -200,20 +201,17 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
     if wants_json(parsed):
         with_offsets = "members" not in parsed and "state" not in parsed
         print_json(
-            [
-                group_tables.group_json(each, group_tables.offset_rows(cluster, each) if with_offsets else None)
-                for each in descriptions
-            ]
+            [tables.group_json(each, offset_rows(cluster, each) if with_offsets else None) for each in descriptions]
         )
         return
     for description in descriptions:
-        group_tables.tell_state(description)
+        tables.tell_state(description)
         if "members" in parsed:
-            group_tables.print_members(description, verbose=verbose)
+            tables.print_members(description, verbose=verbose)
         elif "state" in parsed:
-            group_tables.print_state(description, verbose=verbose)
-        elif rows := group_tables.offset_rows(cluster, description):
-            group_tables.print_offsets(rows, verbose=verbose)
+            tables.print_state(description, verbose=verbose)
+        elif rows := offset_rows(cluster, description):
+            tables.print_offsets(rows, verbose=verbose)
 
 
 def _described(cluster: Cluster, group: str) -> GroupDescription:

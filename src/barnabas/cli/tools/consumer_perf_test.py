@@ -115,7 +115,7 @@ def run(parsed: Parsed) -> int:
         _consume(fetcher, parsed, progress, count, date_format)
         now = time.time()
         if group is not None:
-            from barnabas.cli.admin.groups import commit_offsets
+            from barnabas.client.admin.groups import commit_offsets
 
             commit_offsets(cluster, group, fetcher.positions)
     if "show-detailed-stats" not in parsed:
@@ -135,8 +135,8 @@ def _count(parsed: Parsed) -> int:
 
 
 def _positions(cluster: Cluster, parsed: Parsed, group: str | None) -> dict[TopicPartition, int]:
-    from barnabas.cli.admin.groups import committed_offsets
     from barnabas.cli.records.reading import partitions_of, start_offsets
+    from barnabas.client.admin.groups import committed_offsets
 
     topics = [parsed.text("topic") or ""]
     if "include" in parsed:

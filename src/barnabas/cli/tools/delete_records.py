@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.admin.partition_files import entries, field, read_json
+from barnabas.cli.arguments.partition_files import entries, field, read_json
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import words
-from barnabas.client.errors import Refused, known_code
+from barnabas.client.admin.topics import delete_records
+from barnabas.client.errors import Refused
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
-
-TIMEOUT_MS = 30_000
 
 PARSER = Parser(
     name="delete-records",
@@ -72,15 +70,7 @@ def _offsets(path: str) -> dict[tuple[str, int], int]:
 
 
 def _delete(cluster: Cluster, topic: str, index: int, offset: int) -> tuple[int | None, str | None]:
-    from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-
-    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]
-    topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
     try:
-        answer = cluster.ask_leader(topic, index, DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
+        return delete_records(cluster, topic, index, offset), None
     except Refused as refusal:
         return None, str(refusal)
-    (result,) = answer.topics[0].partitions
-    if result.error_code:
-        return None, f"{words(result.error_code)} ({known_code(result.error_code).name})"
-    return result.low_watermark, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
+from pathlib import Path
 
 from barnabas.cli.errors import ToolFailed
 from barnabas.cli.files import log_decoders
@@ -55,11 +56,17 @@ PARSER = Parser(
 )
 
 
+# Other files are ignored with a line, as Kafka's tool does it.
+KNOWN_SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
 def run(parsed: Parsed) -> int:
     parsed.require("files")
     dump = _Dump(parsed)
     for path in (path.strip() for text in parsed.texts("files") for path in text.split(",")):
         print(f"Dumping {path}")
+        if Path(path).suffix in KNOWN_SUFFIXES and not Path(path).exists():
+            raise ToolFailed(f"There is no file {path}.")
         dump.file(path)
     sys.stdout.flush()
     dump.findings.tell()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.descriptions import require_broker
-from barnabas.cli.admin.feature_levels import (
+from barnabas.cli.arguments.feature_levels import (
     METADATA_VERSION,
     dependency_lines,
     level_of,
@@ -25,7 +24,8 @@ from barnabas.cli.connect import (
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Option, Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import words
+from barnabas.client.admin.configs import require_broker
+from barnabas.client.admin.refusals import words
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster

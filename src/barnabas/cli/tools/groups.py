@@ -8,7 +8,7 @@ from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.refusals import check
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster

@@ -90,8 +90,7 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def lag_rows(cluster: Cluster, parsed: Parsed) -> list[LagRow]:
-    from barnabas.cli.admin.group_tables import offset_rows
-    from barnabas.cli.admin.groups import describe_group, list_groups
+    from barnabas.client.admin.groups import describe_group, list_groups, offset_rows
 
     names = parsed.rest or [listing.group for listing in list_groups(cluster)]
     topics = set(parsed.texts("topic"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.admin.partition_files import entries, field, read_json
+from barnabas.cli.arguments.partition_files import entries, field, read_json
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check, words
+from barnabas.client.admin.refusals import check, words
 from barnabas.client.errors import Refused, known_code
 from barnabas.wire.errors import ErrorCode
 

@@ -9,7 +9,7 @@ from barnabas.cli.connect import CONNECTION_WITHOUT_LIST, OUTPUT, connect, wants
 from barnabas.cli.errors import ToolFailed
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.refusals import check
 from barnabas.client.errors import known_code
 
 if TYPE_CHECKING:

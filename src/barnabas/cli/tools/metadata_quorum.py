@@ -18,7 +18,7 @@ from barnabas.cli.connect import (
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.refusals import check
 from barnabas.client.errors import Refused
 from barnabas.wire.uuids import Uuid
 
@@ -206,9 +206,10 @@ def _remove(cluster: Cluster, parsed: Parsed) -> None:
     if "dry-run" in parsed:
         print(f"DRY RUN of removing  KRaft controller {node_id} with directory id {text}")
         return
-    answer = cluster.ask_controller(RemoveRaftVoterRequest(voter_id=node_id, voter_directory_id=directory_id))
+    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
+    answer = cluster.ask_controller(request)
     check(answer.error_code, answer.error_message)
-    print(f"Removed KRaft controller {node_id} with directory id {text}")
+    print(f"Removed  KRaft controller {node_id} with directory id {text}")
 
 
 def _add(cluster: Cluster, parsed: Parsed) -> None:
@@ -226,6 +227,7 @@ def _add(cluster: Cluster, parsed: Parsed) -> None:
         print(f"DRY RUN of adding controller {node_id} with directory id {directory_id} and endpoints: {shown}")
         return
     request = AddRaftVoterRequest(
+        cluster_id=None,
         voter_id=node_id,
         voter_directory_id=directory_id,
         listeners=[Listener(name=name, host=host, port=port) for name, host, port in endpoints],

@@ -52,7 +52,12 @@ PARSER = Parser(
                     takes="directory",
                     help="Where checkpoints go instead of the state directory, for a Spark of several machines.",
                 ),
-                option("--max-restarts", takes="count", kind=int, help="Give up after so many failures in a row."),
+                option(
+                    "--max-restarts",
+                    takes="count",
+                    kind=int,
+                    help="Give up after so many failures in a row; with 0, wait for nothing.",
+                ),
                 option(
                     "--stop-timeout",
                     takes="seconds",
@@ -157,6 +162,7 @@ def _run(parsed: Parsed) -> int:
         checkpoints=checkpoints or str(place.checkpoints),
         drain_file=str(place.drain_file),
         stop_timeout_s=float(parsed.text("stop-timeout") or 0),
+        patient=parsed.number("max-restarts") != 0,
     )
     lock = RunLock.take(place)
     if lock is None:
@@ -219,6 +225,7 @@ def _status(parsed: Parsed) -> int:
         "file": " ".join([status.app, *status.arguments]),
         "process": f"{status.pid}, driver {status.driver_pid or '-'}" if status.is_live else None,
         "brokers": status.bootstrap_servers,
+        "waits for": status.waits_for,
         "log": str(place.log_file),
         "last failure": status.failure,
     }

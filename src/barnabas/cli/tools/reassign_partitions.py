@@ -7,31 +7,29 @@ import time
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.descriptions import BROKER, describe_topics
-from barnabas.cli.admin.reassigning import (
+from barnabas.cli.arguments.assignment_files import as_json, check_assignment, read_assignment, read_topics
+from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION_WITHOUT_LIST, OUTPUT, connect, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.output import print_json
+from barnabas.client.admin.configs import BROKER, alter_configs
+from barnabas.client.admin.reassignments import (
     BROKER_THROTTLES,
     Assignment,
     Directories,
     Location,
     Partition,
     Replica,
-    alter_configs,
-    as_json,
-    check_assignment,
-    clear_throttles,
+    clear_broker_throttles,
+    clear_topic_throttles,
     locations,
     move_directories,
     named,
     ongoing,
     order,
-    read_assignment,
-    read_topics,
     set_throttles,
 )
-from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, CONNECTION_WITHOUT_LIST, OUTPUT, connect, wants_json
-from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.output import print_json
+from barnabas.client.admin.topics import describe_topics
 from barnabas.client.errors import Refused
 from barnabas.wire.errors import ErrorCode
 
@@ -284,7 +282,7 @@ def _verify(cluster: Cluster, parsed: Parsed) -> None:
     moves = {replica: _move_state(replica, target, places.get(replica)) for replica, target in directories.items()}
     print("\n".join(text for _, (text, _) in sorted(moves.items(), key=lambda item: (item[0][2], *item[0][:2]))))
     if not moving and all(done for _, done in moves.values()) and "preserve-throttles" not in parsed:
-        clear_throttles(cluster, listed)
+        _clear_throttles(cluster, listed)
 
 
 def _known_assignment(cluster: Cluster, topics: set[str]) -> Assignment:
@@ -360,7 +358,7 @@ def _cancel(cluster: Cluster, parsed: Parsed) -> None:
     else:
         print("None of the specified partition moves are active.", end="")
     if "preserve-throttles" not in parsed:
-        clear_throttles(cluster, listed)
+        _clear_throttles(cluster, listed)
 
 
 def _list(cluster: Cluster, parsed: Parsed) -> None:
@@ -390,3 +388,12 @@ def _list(cluster: Cluster, parsed: Parsed) -> None:
 
 
 _DO = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}
+
+
+def _clear_throttles(cluster: Cluster, listed: list[tuple[Partition, list[int]]]) -> None:
+    brokers = sorted({*cluster.metadata([]).brokers, *(broker for _, replicas in listed for broker in replicas)})
+    print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {','.join(map(str, brokers))}")
+    clear_broker_throttles(cluster, brokers)
+    topics = sorted({topic for (topic, _), _ in listed})
+    print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
+    clear_topic_throttles(cluster, topics)

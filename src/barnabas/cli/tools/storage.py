@@ -1,7 +1,7 @@
 """`kafka-storage`: formats log directories and tells about them; random ids; the levels of features.
 
-Deviations from Kafka's: without --release-version directories are formatted at the level our nodes begin with, levels
-from 4.0-IV3 on are known, and a quorum has one voter.
+Deviations from Kafka's: without --release-version directories are formatted at the level our nodes begin with, and
+levels from 4.0-IV3 on are known.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.feature_levels import (
+from barnabas.cli.arguments.feature_levels import (
     dependency_lines,
     level_of,
     levels_at,
@@ -99,7 +99,7 @@ def _directories(config: BrokerConfig) -> list[str]:
 
 
 def _info(config: BrokerConfig) -> int:
-    from barnabas.node.storage.meta_properties import BadMetaProperties, read_meta_properties
+    from barnabas.node.storage.directory.meta_properties import BadMetaProperties, read_meta_properties
 
     found, problems, shown = [], [], None
     for directory in _directories(config):
@@ -134,7 +134,7 @@ def _info(config: BrokerConfig) -> int:
 
 def _format(parsed: Parsed, config: BrokerConfig) -> int:
     from barnabas.cli.files.formatting import bootstrap_records, format_directory
-    from barnabas.node.storage.meta_properties import read_meta_properties
+    from barnabas.node.storage.directory.meta_properties import read_meta_properties
 
     wanted = _wanted(parsed, config)
     fresh = []
@@ -170,7 +170,7 @@ def _format(parsed: Parsed, config: BrokerConfig) -> int:
 
 
 def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
-    from barnabas.cli.files.formatting import Format, scram_credential
+    from barnabas.cli.files.formatting import Format, initial_voters, scram_credential
     from barnabas.core.metadata.records import FINALIZED_FEATURES, KRAFT_VERSION, LEVEL_MAX, LEVEL_MIN, LEVEL_WRITTEN
     from barnabas.core.metadata.records import SUPPORTED_FEATURES as SUPPORTED
 
@@ -185,9 +185,11 @@ def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
         )
     if has_voters and is_dynamic:
         raise ToolFailed("controller.quorum.voters is set, so the quorum is not made by --standalone or the like.")
-    voters = [voter for voter in (parsed.text("initial-controllers") or "").split(",") if voter]
-    if len(voters) > 1 or any(voter.partition("@")[0] != str(config.node_id) for voter in voters):
-        raise ToolFailed("--initial-controllers must name this node alone: a quorum of several is not supported yet.")
+    if "initial-controllers" in parsed and "controller" not in config.process_roles:
+        raise ToolFailed("--initial-controllers is for controllers, and this node is only a broker.")
+    voters = initial_voters(parsed.text("initial-controllers") or "")
+    if voters and int(config.node_id) not in [each.id for each in voters]:
+        raise ToolFailed(f"--initial-controllers must contain node {config.node_id}, because it is a controller.")
     release = parsed.text("release-version")
     level = LEVEL_WRITTEN if release is None else level_of(release, unstable=False)
     if not LEVEL_MIN <= level <= LEVEL_MAX:
@@ -210,7 +212,7 @@ def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
         else:
             features[name] = value
     credentials = [scram_credential(text) for text in parsed.texts("add-scram")]
-    return Format(_cluster_id(parsed.text("cluster-id") or ""), level, features, credentials, is_dynamic)
+    return Format(_cluster_id(parsed.text("cluster-id") or ""), level, features, credentials, is_dynamic, voters)
 
 
 def _cluster_id(text: str) -> str:

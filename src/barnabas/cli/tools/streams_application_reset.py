@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin import offset_plans
-from barnabas.cli.admin.groups import DEAD, EMPTY, commit_offsets, committed_offsets, describe_group
 from barnabas.cli.connect import BOOTSTRAP_SERVER, bootstrap, properties_of
 from barnabas.cli.deprecations import either, older
 from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.groups import offset_plans
 from barnabas.cli.options import Parsed, Parser, option
+from barnabas.client.admin.groups import DEAD, EMPTY, commit_offsets, committed_offsets, describe_group
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster

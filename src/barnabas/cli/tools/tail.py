@@ -34,7 +34,7 @@ PARSER = Parser(
         option("--lines", "-n", takes="count", kind=int, help="Begin with the last so many records."),
         option("--partition", "-p", takes="partition", kind=int, repeated=True, help="Only these partitions."),
         option("--key", "-k", takes="regex", help="Only records whose key has this in it."),
-        option("--value", "-v", takes="regex", help="Only records whose value has this in it."),
+        option("--value", "-V", takes="regex", help="Only records whose value has this in it."),
         option(
             "--header",
             "-H",
@@ -42,7 +42,16 @@ PARSER = Parser(
             repeated=True,
             help="Only records with this header, and this in it; all of several must be there.",
         ),
-        option("--no-follow", help="End where the topics ended at the start."),
+        option(
+            "--decode",
+            "-d",
+            takes="url",
+            optional=True,
+            without_value="http://localhost:8081",
+            help="Show keys and values that have a schema as JSON; the registry is at http://localhost:8081 if no "
+            "address is given.",
+        ),
+        option("--exit", "-e", "--no-follow", help="End where the topics ended at the start."),
         option("--count", "-c", takes="count", kind=int, help="End after so many records."),
         option(
             "--isolation-level",
@@ -72,6 +81,7 @@ def _watch(parsed: Parsed, filters: list[Filter]) -> None:
 
     isolation = parsed.text("isolation-level") or ""
     show = _shown(parsed)
+    decode = _decoding(parsed)
     left = parsed.number("count")
     with Cluster(settings(parsed, client_id="barnabas-tail", missing=None)) as cluster:
         partitions = partitions_of(cluster, parsed.rest, [int(text) for text in parsed.texts("partition")])
@@ -79,8 +89,9 @@ def _watch(parsed: Parsed, filters: list[Filter]) -> None:
         ends = end_offsets(cluster, partitions, isolation)
         backlog = Backlog(sum(max(ends[each] - positions[each], 0) for each in ends), parsed.number("lines"))
         with Fetcher(cluster, FetchSettings(isolation=isolation)) as fetcher:
-            for records in read(fetcher, positions, until=ends if "no-follow" in parsed else None):
-                chosen = [each for each in records if all(test(each) for test in filters)]
+            for records in read(fetcher, positions, until=ends if "exit" in parsed else None):
+                readable = records if decode is None else map(decode, records)
+                chosen = [each for each in readable if all(test(each) for test in filters)]
                 if backlog.waits:
                     reached = all(fetcher.positions[each] >= end for each, end in ends.items())
                     chosen = backlog.add(chosen, reached)
@@ -90,6 +101,14 @@ def _watch(parsed: Parsed, filters: list[Filter]) -> None:
                 left = None if left is None else left - len(chosen)
                 if left is not None and left <= 0:
                     return
+
+
+def _decoding(parsed: Parsed) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+    if "decode" not in parsed:
+        return None
+    from barnabas.cli.records.schema_records import decoding
+
+    return decoding(parsed.text("decode") or "")
 
 
 class Backlog:
@@ -160,7 +179,7 @@ def _shown(parsed: Parsed) -> Callable[[ConsumerRecord], str]:
 
 
 def pretty(record: ConsumerRecord, *, colourful: bool, with_topic: bool) -> str:
-    at = time.strftime("%H:%M:%S", time.localtime(record.timestamp / 1000)) + f".{record.timestamp % 1000:03}"
+    at = shown_time(record.timestamp)
     place = f"{record.topic}-{record.partition}" if with_topic else str(record.partition)
     parts = [paint(at, "dim", colourful), paint(f"{place}@{record.offset}", "blue", colourful)]
     if record.headers:
@@ -170,6 +189,13 @@ def pretty(record: ConsumerRecord, *, colourful: bool, with_topic: bool) -> str:
         parts.append(paint(_text(record.key), "cyan", colourful))
     value = paint("(tombstone)", "red", colourful) if record.value is None else _text(record.value)
     return "  ".join([*parts, value])
+
+
+def shown_time(timestamp_ms: int) -> str:
+    """With the date where it is another day than today."""
+    at = time.localtime(timestamp_ms / 1000)
+    today = time.strftime("%F", at) == time.strftime("%F")
+    return time.strftime("%T" if today else "%F %T", at) + f".{timestamp_ms % 1000:03}"
 
 
 def _text(data: bytes | None) -> str:

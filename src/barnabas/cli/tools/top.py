@@ -11,7 +11,7 @@ from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.terminal import Screen, cut, is_colourful, paint, wait_for_quit
 
 if TYPE_CHECKING:
-    from barnabas.cli.admin.live_rates import Look
+    from barnabas.client.admin.rates import Look
     from barnabas.client.cluster import Cluster
 
 PARSER = Parser(
@@ -41,7 +41,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _watch(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.live_rates import look
+    from barnabas.client.admin.rates import look
 
     interval_s = float(parsed.text("interval") or 2)
     rounds = parsed.number("rounds")
@@ -60,7 +60,7 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def page(now: Look, before: Look | None, parsed: Parsed, size: tuple[int, int], address: str) -> list[str]:
-    from barnabas.cli.admin.live_rates import group_rates, partition_rates, topic_rates
+    from barnabas.client.admin.rates import group_rates, partition_rates, topic_rates
 
     width, height = size
     colourful = is_colourful(sys.stdout)
@@ -126,7 +126,7 @@ def _bytes(value: float | None) -> str:
 def _print_json(now: Look, before: Look | None) -> None:
     import json
 
-    from barnabas.cli.admin.live_rates import group_rates, partition_rates, topic_rates
+    from barnabas.client.admin.rates import group_rates, partition_rates, topic_rates
 
     partitions = partition_rates(now, before)
     told = {

@@ -9,19 +9,25 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.descriptions import TOPIC, Config, Partition, Topic, describe_configs, describe_topics
 from barnabas.cli.connect import CONNECTION, OUTPUT, connect, nearest, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
-from barnabas.cli.refusals import check
+from barnabas.client.admin.configs import TOPIC, Config, describe_configs
+from barnabas.client.admin.topics import (
+    Partition,
+    Topic,
+    create_partitions,
+    create_topic,
+    delete_topics,
+    describe_topics,
+)
 from barnabas.client.errors import Refused, UnsupportedByBroker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
-    from barnabas.wire.messages.create_topics import CreatableReplicaAssignment
     from barnabas.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
@@ -143,12 +149,10 @@ def _topic(parsed: Parsed) -> str | None:
 
 
 def _create(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-
     name = _topic(parsed) or ""
     partitions, replication_factor = _number(parsed, "partitions"), _number(parsed, "replication-factor")
-    assignments = _assignments(parsed.text("replica-assignment"))
-    configs = [CreatableTopicConfig(name=key, value=value) for key, value in _configs(parsed.texts("config")).items()]
+    assignments = _brokers_of_partitions(parsed.text("replica-assignment"))
+    configs = _configs(parsed.texts("config"))
     if "." in name or "_" in name:
         print(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
@@ -158,28 +162,20 @@ def _create(cluster: Cluster, parsed: Parsed) -> None:
         raise _failed(f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive")
     if partitions is not None and partitions < 1:
         raise _failed("The partitions must be greater than 0")
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=-1 if partitions is None else partitions,
-        replication_factor=-1 if replication_factor is None else replication_factor,
-        assignments=assignments,
-        configs=configs,
-    )
-    answer = cluster.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
-    (result,) = answer.topics
-    if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in parsed:
-        return
-    check(result.error_code, result.error_message)
+    try:
+        create_topic(
+            cluster,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            assignments=assignments,
+            configs=configs,
+        )
+    except Refused as refusal:
+        if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in parsed:
+            return
+        raise
     print(f"Created topic {name}.")
-
-
-def _assignments(text: str | None) -> list[CreatableReplicaAssignment]:
-    from barnabas.wire.messages.create_topics import CreatableReplicaAssignment
-
-    return [
-        CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-        for index, brokers in enumerate(_brokers_of_partitions(text))
-    ]
 
 
 def _brokers_of_partitions(text: str | None) -> list[list[int]]:
@@ -212,40 +208,16 @@ def _configs(pairs: list[str]) -> dict[str, str]:
 
 
 def _alter(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.wire.messages.create_partitions import (
-        CreatePartitionsAssignment,
-        CreatePartitionsRequest,
-        CreatePartitionsTopic,
-    )
-
     count = _number(parsed, "partitions") or 0
     names = _found(cluster, parsed, require="if-exists" not in parsed)
     brokers = _brokers_of_partitions(parsed.text("replica-assignment"))
     described = describe_topics(cluster, names)
-    topics = []
-    for topic in described:
-        fresh = brokers[len(topic.partitions) :] if brokers else None
-        assignments = None if fresh is None else [CreatePartitionsAssignment(broker_ids=each) for each in fresh]
-        topics.append(CreatePartitionsTopic(name=topic.name, count=count, assignments=assignments))
-    if not topics:
-        return
-    answer = cluster.ask_controller(CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
-    for result in answer.results:
-        check(result.error_code, result.error_message)
+    fresh = {topic.name: brokers[len(topic.partitions) :] if brokers else None for topic in described}
+    create_partitions(cluster, count, fresh)
 
 
 def _delete(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
-    names = _found(cluster, parsed, require="if-exists" not in parsed)
-    if not names:
-        return
-    # Versions up to 5 take names, later ones names or ids.
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
-    )
-    for result in cluster.ask_controller(request).responses:
-        check(result.error_code, result.error_message)
+    delete_topics(cluster, _found(cluster, parsed, require="if-exists" not in parsed))
 
 
 def _list(cluster: Cluster, parsed: Parsed) -> None:

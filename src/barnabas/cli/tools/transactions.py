@@ -109,7 +109,7 @@ def _required(parsed: Parsed, *names: str) -> None:
 
 
 def _list(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import list_transactions
+    from barnabas.client.admin.transactions import list_transactions
 
     longer_than_ms = parsed.number("duration-filter")
     pattern = parsed.text("transactional-id-pattern")
@@ -127,7 +127,7 @@ def _list(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _describe(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import describe_transaction
+    from barnabas.client.admin.transactions import describe_transaction
 
     _required(parsed, "transactional-id")
     transactional_id = parsed.text("transactional-id") or ""
@@ -152,7 +152,7 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _describe_producers(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import describe_producers
+    from barnabas.client.admin.transactions import describe_producers
 
     _required(parsed, "topic", "partition")
     topic, partition = _partition(cluster, parsed)
@@ -184,7 +184,7 @@ def _partition(cluster: Cluster, parsed: Parsed) -> TopicPartition:
 
 
 def _abort(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import abort, describe_producers
+    from barnabas.client.admin.transactions import abort, describe_producers
 
     _required(parsed, "topic", "partition")
     old = ("producer-id", "producer-epoch", "coordinator-epoch")
@@ -226,7 +226,7 @@ def _abort(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _find_hanging(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import hanging, open_transactions
+    from barnabas.client.admin.transactions import hanging, open_transactions
 
     minutes = parsed.number("max-transaction-timeout") or 0
     candidates = open_transactions(
@@ -274,7 +274,7 @@ def _to_search(cluster: Cluster, parsed: Parsed) -> list[TopicPartition]:
 
 
 def _terminate(cluster: Cluster, parsed: Parsed) -> None:
-    from barnabas.cli.admin.transactions_admin import fence
+    from barnabas.client.admin.transactions import fence
 
     _required(parsed, "transactionalId")
     transactional_id = parsed.text("transactionalId") or ""

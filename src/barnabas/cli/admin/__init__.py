@@ -1,1 +1,0 @@
-"""What administrators' tools ask of a cluster and order from it, apart from their command lines."""

@@ -1,0 +1,1 @@
+"""What users write for tools: dates and durations, feature levels, credentials, files of partitions."""

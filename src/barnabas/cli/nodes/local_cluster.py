@@ -1,0 +1,174 @@
+"""The nodes of `barnabas up --brokers N`: each a process of its own, on this machine, under one directory.
+
+`cluster.json` in the directory says which cluster lies there and on which ports its controllers listen, so that the
+next start is the same cluster. Nodes end with the process that started them, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.cli.errors import UsageError
+from barnabas.wire.uuids import Uuid
+
+FILE_NAME = "cluster.json"
+FIRST_BROKER_ID = 101
+VOTERS_MAX = 3
+STOP_WITHIN_S = 30.0
+PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    directory: Path
+    brokers: int
+    controllers: int
+    racks: Sequence[str] = ()
+    host: str = "localhost"
+    port: int = 9092
+    overrides: Sequence[str] = ()
+
+    @property
+    def broker_ids(self) -> list[int]:
+        first = FIRST_BROKER_ID if self.controllers else 1
+        return list(range(first, first + self.brokers))
+
+    @property
+    def controller_ids(self) -> list[int]:
+        """Without controllers of their own the first three brokers are controllers too."""
+        return list(range(1, self.controllers + 1)) if self.controllers else self.broker_ids[:VOTERS_MAX]
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(dict.fromkeys([*self.controller_ids, *self.broker_ids]))
+
+    def broker_port(self, broker_id: int) -> int:
+        return self.port + self.broker_ids.index(broker_id)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{self.host}:{self.broker_port(each)}" for each in self.broker_ids)
+
+    def properties(self, node_id: int, known: KnownCluster) -> dict[str, str]:
+        is_broker, is_controller = node_id in self.broker_ids, node_id in self.controller_ids
+        listeners = [f"PLAINTEXT://{self.host}:{self.broker_port(node_id)}"] if is_broker else []
+        if is_controller:
+            listeners.append(f"CONTROLLER://{self.host}:{known.controller_ports[node_id]}")
+        replicas = str(min(3, self.brokers))
+        properties = {
+            "node.id": str(node_id),
+            "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(
+                f"{each}@{self.host}:{known.controller_ports[each]}" for each in self.controller_ids
+            ),
+            "log.dirs": str(self.directory / f"node-{node_id}"),
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": str(min(2, self.brokers)),
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        if is_broker and self.racks:
+            properties["broker.rack"] = self.racks[self.broker_ids.index(node_id) % len(self.racks)]
+        return properties | dict(each.split("=", 1) for each in self.overrides)
+
+
+@dataclass(slots=True)
+class KnownCluster:
+    """What `cluster.json` holds."""
+
+    cluster_id: str
+    controller_ports: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, plan: ClusterPlan) -> KnownCluster:
+        """That of the directory, or a new one; a UsageError if another cluster than the planned one lies there."""
+        path = plan.directory / FILE_NAME
+        if not path.exists():
+            if plan.directory.exists() and any(plan.directory.iterdir()):
+                raise UsageError(f"{plan.directory} is not empty, and no cluster of several nodes lies in it.")
+            known = cls(str(Uuid.random()), {each: _free_port(plan.host) for each in plan.controller_ids})
+            plan.directory.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"cluster.id": known.cluster_id, "controllers": known.controller_ports}))
+            return known
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            known = cls(found["cluster.id"], {int(each): int(port) for each, port in found["controllers"].items()})
+        except (ValueError, KeyError, AttributeError) as error:
+            raise UsageError(f"{path} cannot be read: {error!r}") from error
+        if sorted(known.controller_ports) != plan.controller_ids:
+            raise UsageError(
+                f"The cluster in {plan.directory} has the controllers {sorted(known.controller_ports)}, and "
+                f"{plan.controller_ids} are asked for."
+            )
+        return known
+
+
+class LocalCluster:
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.known = KnownCluster.find(plan)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """All at the same time."""
+        for node_id in self.plan.node_ids:
+            self._start(node_id)
+
+    def _start(self, node_id: int) -> None:
+        properties = self.plan.properties(node_id, self.known)
+        overrides = [part for item in properties.items() for part in ("--override", "=".join(item))]
+        with open(self.log_path(node_id), "ab") as log:
+            self.processes[node_id] = subprocess.Popen(
+                [sys.executable, "-m", "barnabas", "server", "start", *overrides, "--stop-with-parent"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "CLUSTER_ID": self.known.cluster_id},
+                start_new_session=True,  # a Ctrl-C is ours: we stop them in order
+            )
+
+    def log_path(self, node_id: int) -> Path:
+        return self.plan.directory / f"node-{node_id}.log"
+
+    def is_running(self, node_id: int) -> bool:
+        return self.processes[node_id].poll() is None
+
+    def last_words(self, node_id: int) -> str:
+        lines = self.log_path(node_id).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.processes[node_id].poll()}"
+
+    def stop(self) -> None:
+        """Brokers before controllers, one after the other as long as a majority is left to hand over to."""
+        brokers = [each for each in self.plan.broker_ids if each in self.processes]
+        controllers = [each for each in self.processes if each not in brokers]
+        for node_ids in ([each for each in brokers if each not in self.plan.controller_ids], brokers, controllers):
+            for node_id in node_ids:
+                if self.is_running(node_id):
+                    self.processes[node_id].send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_WITHIN_S
+        for process in self.processes.values():
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as probe:
+        return int(probe.getsockname()[1])

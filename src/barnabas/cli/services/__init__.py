@@ -1,0 +1,1 @@
+"""HTTP services in the foreground, and beside a node."""

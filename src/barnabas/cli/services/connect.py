@@ -1,0 +1,166 @@
+"""`barnabas connect`: starts a worker, and asks one over REST."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from barnabas.cli.errors import UsageError
+from barnabas.cli.services.foreground import parse_overrides
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.connect.worker.herder import Herder
+
+DEFAULT_URL = "http://localhost:8083"
+
+
+def serve(
+    path: str | None,
+    overrides: Sequence[str],
+    *,
+    distributed: bool,
+    files: Sequence[str] = (),
+    ready_fd: int | None = None,
+) -> int:
+    from barnabas.client.errors import ClientError
+    from barnabas.pipelines.connect.errors import ConnectError
+    from barnabas.pipelines.connect.worker.herder import RestError
+    from barnabas.pipelines.connect.worker.server import PortTaken
+    from barnabas.pipelines.connect.worker.server import run as run_server
+    from barnabas.pipelines.connect.worker.settings import WorkerSettings, load_properties
+
+    level = os.environ.get("BARNABAS_LOG_LEVEL", "INFO").upper()
+    logging.basicConfig(level=level, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)", stream=sys.stderr)
+
+    def ready(herder: Herder, port: int) -> None:
+        print(f"Kafka Connect is up: http://{herder.settings.advertised_host}:{port}", flush=True)
+        if ready_fd is not None:
+            os.write(ready_fd, json.dumps({"port": port}).encode() + b"\n")
+            os.close(ready_fd)
+
+    try:
+        properties = load_properties(path, os.environ, parse_overrides(overrides))
+        settings = WorkerSettings.from_properties(properties, distributed=distributed)
+        run_server(settings, [connector_file(each) for each in files], ready)
+    except (ClientError, PortTaken, ConnectError, RestError) as error:
+        raise UsageError(str(error)) from None
+    return 0
+
+
+def connector_file(path: str) -> dict[str, str]:
+    """A .properties file, or JSON: the settings, or an object with name and config."""
+    from barnabas.client.settings import read_properties
+
+    if not path.endswith(".json"):
+        found: dict[str, Any] = dict(read_properties(path))
+    else:
+        try:
+            found = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from None
+        if isinstance(found, dict) and isinstance(found.get("config"), dict):
+            found = {"name": found.get("name")} | found["config"]
+    if not isinstance(found, dict) or not found.get("name"):
+        raise UsageError(f"{path} has no name for its connector.")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in found.items()}
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="barnabas connect", description="Connectors: a worker, and what it runs.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    start = commands.add_parser("start", help="start a worker in the foreground")
+    start.add_argument("file", nargs="?", metavar="worker.properties")
+    start.add_argument("connectors", nargs="*", metavar="connector.properties", help="makes it a standalone worker")
+    start.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    start.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    for name, text in ASKING.items():
+        each = commands.add_parser(name, help=text)
+        each.add_argument(
+            "--url", default=os.environ.get("BARNABAS_CONNECT_URL", DEFAULT_URL), help="the worker's REST API"
+        )
+        if name == "create":
+            each.add_argument("file", help="a .properties or .json file")
+        elif name not in ("list", "plugins"):
+            each.add_argument("name", help="the connector")
+        if name == "offsets":
+            each.add_argument("--reset", action="store_true", help="forget them; the connector must be stopped")
+    options = parser.parse_args(arguments)
+    if options.command == "start":
+        distributed = not options.connectors
+        return serve(
+            options.file, options.override, distributed=distributed, files=options.connectors, ready_fd=options.ready_fd
+        )
+    return ask(options)
+
+
+ASKING = {
+    "create": "create or change a connector from a file",
+    "list": "connectors with their states",
+    "plugins": "what can be connected",
+    "status": "a connector's state and its tasks'",
+    "config": "a connector's settings",
+    "pause": "stop reading, keep the place",
+    "resume": "go on",
+    "stop": "stop, so that offsets can be changed",
+    "restart": "restart a connector and its failed tasks",
+    "delete": "delete a connector",
+    "offsets": "where a connector has come to",
+}
+
+
+def ask(options: argparse.Namespace) -> int:
+    url = options.url.rstrip("/")
+    name = quote(getattr(options, "name", "") or "", safe="")
+    command = options.command
+    if command == "create":
+        settings = connector_file(options.file)
+        found = call("PUT", f"{url}/connectors/{quote(settings['name'], safe='')}/config", settings)
+        print(f"{found['name']} is there, a {found['type']}")
+    elif command == "list":
+        for each, state in call("GET", f"{url}/connectors?expand=status").items():
+            status = state.get("status", {})
+            tasks = ", ".join(task["state"] for task in status.get("tasks", []))
+            print(f"{each}  {status.get('connector', {}).get('state', 'UNASSIGNED')}  [{tasks}]")
+    elif command == "plugins":
+        for each in call("GET", f"{url}/connector-plugins"):
+            print(f"{each['type']:7} {each['class']}")
+    elif command in ("status", "config"):
+        print(json.dumps(call("GET", f"{url}/connectors/{name}/{command}"), indent=2, ensure_ascii=False))
+    elif command in ("pause", "resume", "stop"):
+        call("PUT", f"{url}/connectors/{name}/{command}")
+    elif command == "restart":
+        call("POST", f"{url}/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+    elif command == "delete":
+        call("DELETE", f"{url}/connectors/{name}")
+    elif options.reset:
+        print(call("DELETE", f"{url}/connectors/{name}/offsets")["message"])
+    else:
+        for each in call("GET", f"{url}/connectors/{name}/offsets")["offsets"]:
+            print(f"{json.dumps(each['partition'])}  {json.dumps(each['offset'])}")
+    return 0
+
+
+def call(method: str, url: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        try:
+            message = json.loads(error.read())["message"]
+        except (ValueError, KeyError):
+            message = str(error)
+        raise UsageError(message) from None
+    except OSError as error:
+        raise UsageError(f"nobody answers at {url}: {getattr(error, 'reason', error)}") from None

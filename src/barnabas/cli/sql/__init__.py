@@ -1,0 +1,1 @@
+"""The SQL command line: a session with a server, its tables, and the generator of data."""

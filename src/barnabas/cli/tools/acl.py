@@ -1,0 +1,166 @@
+"""`barnabas acl explain`: whether somebody may do something, by which entry, and which one to add if not.
+
+It asks the cluster for its entries and decides as a node does. Super users are a setting of the nodes that no client is
+told, so they are given here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
+from barnabas.cli.errors import ToolFailed, UsageError
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.output import print_json
+from barnabas.client.errors import Refused
+from barnabas.core.security.model import OPERATIONS_OF, Operation, PatternType, PermissionType, Resource, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.client.cluster import Cluster
+    from barnabas.core.security.authorizer import Verdict
+    from barnabas.wire.records.metadata import AccessControlEntryRecord
+
+RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+RULES = {
+    "SuperUser": "it is a super user",
+    "DefaultAllow": "no entry is about the resource, and allow.everyone.if.no.acl.found is true",
+    "DefaultDeny": "no entry allows it",
+}
+
+PARSER = Parser(
+    name="acl",
+    summary="Explains access control: allowed or denied, by which entry, and which one to add.",
+    beyond_kafka=True,
+    help_exit=0,
+    options=(*CONNECTION, OUTPUT),
+    commands=(
+        Parser(
+            name="explain",
+            summary="Tell whether a principal may do something, and why.",
+            options=(
+                option("--principal", takes="principal", help="Who, for instance User:bob."),
+                option("--operation", takes="operation", help="What, for instance Read."),
+                option("--topic", takes="topic", help="On which topic.", completes="topic"),
+                option("--group", takes="group", help="On which group.", completes="group"),
+                option("--transactional-id", takes="id", help="On which transactional id."),
+                option("--cluster", help="On the cluster."),
+                option("--host", takes="address", default="127.0.0.1", help="From which address."),
+                option("--super-users", takes="principals", help="The super.users of the nodes, with semicolons."),
+                option("--allow-if-no-acl", help="The nodes have allow.everyone.if.no.acl.found=true."),
+            ),
+        ),
+    ),
+)
+
+
+def run(parsed: Parsed) -> int:
+    from barnabas.core.security.authorizer import Authorizer
+
+    principal, operation, resource = _principal(parsed), _operation(parsed), _resource(parsed)
+    if operation not in OPERATIONS_OF[resource.type]:
+        known = ", ".join(each.name for each in OPERATIONS_OF[resource.type])
+        raise UsageError(f"{operation.name} is no operation on a {resource.type.name.lower()}: {known} are.")
+    with connect(parsed, missing=None) as cluster:
+        try:
+            entries = _entries(cluster)
+        except Refused as refusal:
+            raise ToolFailed(f"The cluster did not tell its entries: {refusal.code.name}: {refusal.message}") from None
+    users = [user.strip() for user in (parsed.text("super-users") or "").split(";")]
+    authorizer = Authorizer(entries, super_users=filter(None, users), allow_if_no_acl="allow-if-no-acl" in parsed)
+    verdict = authorizer.decide(principal, parsed.text("host") or "", operation, resource)
+    _tell(parsed, principal, operation, resource, verdict)
+    return 0
+
+
+def _tell(parsed: Parsed, principal: str, operation: Operation, resource: Resource, verdict: Verdict) -> None:
+    because = RULES.get(verdict.rule, verdict.rule) if verdict.entry is None else f"the entry {show(verdict.entry)}"
+    advice = None if verdict.allowed else _advice(principal, operation, resource, verdict.entry)
+    if wants_json(parsed):
+        print_json({"allowed": verdict.allowed, "because": because, "advice": advice})
+        return
+    what = f"{principal} may {'' if verdict.allowed else 'not '}{operation.name} {resource.type.name} {resource.name}"
+    print(f"{what}: {because}.")
+    if advice is not None:
+        print(advice)
+
+
+def _advice(principal: str, operation: Operation, resource: Resource, denying: AccessControlEntryRecord | None) -> str:
+    name = operation.name.title().replace("_", "")
+    option_of = {kind: f"--{given} {resource.name}" for given, kind in RESOURCES.items()}
+    where = option_of.get(resource.type, "--cluster")
+    if denying is not None:
+        kind = "" if denying.pattern_type == PatternType.LITERAL else " --resource-pattern-type PREFIXED"
+        named = {each: f"--{given} '{denying.resource_name}'" for given, each in RESOURCES.items()}
+        of = named.get(ResourceType(denying.resource_type), "--cluster")
+        denied = Operation(denying.operation).name.title().replace("_", "")
+        return (
+            f"To allow it, remove that entry: kafka-acls --remove --deny-principal '{denying.principal}' "
+            f"--deny-host '{denying.host}' --operation {denied} {of}{kind}"
+        )
+    return f"To allow it: kafka-acls --add --allow-principal {principal} --operation {name} {where}"
+
+
+def show(entry: AccessControlEntryRecord) -> str:
+    verb = "allows" if entry.permission_type == PermissionType.ALLOW else "denies"
+    kind = PatternType(entry.pattern_type).name.lower()
+    resource = f"{ResourceType(entry.resource_type).name} {entry.resource_name} ({kind})"
+    return f"that {verb} {entry.principal} from {entry.host} {Operation(entry.operation).name} on {resource}"
+
+
+def _entries(cluster: Cluster) -> list[AccessControlEntryRecord]:
+    from barnabas.client.admin.refusals import check
+    from barnabas.wire.messages.describe_acls import DescribeAclsRequest
+    from barnabas.wire.records.metadata import AccessControlEntryRecord
+
+    answer = cluster.ask(
+        DescribeAclsRequest(
+            resource_type_filter=ResourceType.ANY,
+            resource_name_filter=None,
+            pattern_type_filter=PatternType.ANY,
+            principal_filter=None,
+            host_filter=None,
+            operation=Operation.ANY,
+            permission_type=PermissionType.ANY,
+        )
+    )
+    check(answer.error_code, answer.error_message)
+    return [
+        AccessControlEntryRecord(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            pattern_type=resource.pattern_type,
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission_type,
+        )
+        for resource in answer.resources
+        for entry in resource.acls
+    ]
+
+
+def _principal(parsed: Parsed) -> str:
+    text = (parsed.text("principal") or "").strip()
+    if ":" not in text:
+        raise UsageError("--principal must be given, for instance User:bob.")
+    return text
+
+
+def _operation(parsed: Parsed) -> Operation:
+    text = (parsed.text("operation") or "").strip()
+    name = text.replace("_", "").lower()
+    for operation in Operation:
+        if operation > Operation.ALL and operation.name.replace("_", "").lower() == name:
+            return operation
+    raise UsageError("--operation must be given, for instance Read." if not text else f"There is no operation {text}.")
+
+
+def _resource(parsed: Parsed) -> Resource:
+    named = [(kind, parsed.text(given) or "") for given, kind in RESOURCES.items() if given in parsed]
+    if len(named) + ("cluster" in parsed) != 1:
+        raise UsageError("Exactly one of --topic, --group, --transactional-id and --cluster must be given.")
+    return Resource(*named[0]) if named else Resource.cluster()

@@ -1,0 +1,67 @@
+"""`ksql-test-runner -s statements.sql -i input.json -o output.json`: tests of SQL without broker and without Spark.
+
+With directories as arguments, each of them (and each below it) that holds `statements.sql`, `input.json` and
+`output.json` is a test.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.cli.errors import UsageError
+from barnabas.cli.options import Parsed, Parser, Positional, option
+
+PARSER = Parser(
+    name="ksql-test-runner",
+    summary="Runs SQL statements over records from a file and compares what comes out with another file.",
+    positionals=(
+        Positional(name="directory", help="Directories of tests.", many=True, required=False, completes="file"),
+    ),
+    options=(
+        option("--sql-file", "-s", takes="file", help="The statements.", completes="file"),
+        option("--input-file", "-i", takes="file", help='Records: {"inputs": [...]}.', completes="file"),
+        option("--output-file", "-o", takes="file", help='What is expected: {"outputs": [...]}.', completes="file"),
+        option("--extension-dir", "-e", takes="directory", help="Taken for compatibility; CREATE FUNCTION is used."),
+    ),
+)
+
+
+def run(parsed: Parsed) -> int:
+    cases = cases_of(parsed)
+    failed = 0
+    for name, paths in cases:
+        problem = tried(*paths)
+        if len(cases) > 1:
+            print(f"{name}:")
+        print("\t >>> Test passed!" if problem is None else f"\t>>>>> Test failed: {problem}")
+        failed += problem is not None
+    if len(cases) > 1:
+        print(f"{len(cases) - failed} of {len(cases)} tests passed")
+    return 1 if failed else 0
+
+
+def cases_of(parsed: Parsed) -> list[tuple[str, tuple[Path, Path, Path]]]:
+    if parsed.rest:
+        found = [path.parent for one in parsed.rest for path in sorted(Path(one).rglob("statements.sql"))]
+        if not found:
+            raise UsageError(f"{', '.join(parsed.rest)} has no statements.sql.")
+        return [(str(one), (one / "statements.sql", one / "input.json", one / "output.json")) for one in found]
+    given = [parsed.text(name) for name in ("sql-file", "input-file", "output-file")]
+    if None in given:
+        raise UsageError("--sql-file, --input-file and --output-file are needed, or directories of tests.")
+    sql, inputs, outputs = (Path(one or "") for one in given)
+    return [(str(sql), (sql, inputs, outputs))]
+
+
+def tried(sql: Path, inputs: Path, outputs: Path) -> str | None:
+    """What went wrong, or None."""
+    from barnabas.pipelines.sql.errors import SqlError
+    from barnabas.pipelines.sql.runner import difference, records_in, run_case
+    from barnabas.pipelines.streams.errors import StreamsError
+
+    try:
+        given = records_in(inputs, "inputs") if inputs.exists() else []
+        expected = records_in(outputs, "outputs")
+        return difference(expected, run_case(sql.read_text(), given))
+    except (SqlError, StreamsError, OSError) as error:
+        return str(error)

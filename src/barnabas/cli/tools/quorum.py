@@ -1,0 +1,152 @@
+"""`barnabas quorum watch`: the controllers live: who leads which epoch, how far each replica is, what has changed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, BOOTSTRAP_SERVER_ONLY, COMMAND_CONFIG, bootstrap, connect
+from barnabas.cli.options import Parsed, Parser, option
+from barnabas.cli.terminal import Screen, cut, is_colourful, paint, wait_for_quit
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from barnabas.client.cluster import Cluster
+    from barnabas.wire.messages.describe_quorum import ResponsePartitionData
+
+MISSING = "one of the arguments --bootstrap-server --bootstrap-controller is required"
+EVENTS_SHOWN = 12
+# A voter that has not asked for so long is about to stand for election, or is gone.
+SILENT_MS = 2_000
+
+PARSER = Parser(
+    name="quorum",
+    summary="Watches the quorum of controllers live; q ends.",
+    beyond_kafka=True,
+    help_exit=0,
+    options=(BOOTSTRAP_SERVER_ONLY, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG),
+    commands=(
+        Parser(
+            name="watch",
+            summary="Terms, leader, offsets and lag of every voter, and what happens to them.",
+            options=(
+                option("--interval", "-d", takes="seconds", kind=float, default=0.5, help="Between two looks."),
+                option("--rounds", "-n", takes="count", kind=int, help="End after so many looks."),
+            ),
+        ),
+    ),
+)
+
+
+class Replica(NamedTuple):
+    id: int
+    end_offset: int
+    fetched_ms: int
+
+
+class Look(NamedTuple):
+    """The quorum as its leader describes it; leader -1 if nobody does."""
+
+    leader: int = -1
+    epoch: int = -1
+    high_watermark: int = -1
+    voters: tuple[Replica, ...] = ()
+    observers: tuple[Replica, ...] = ()
+
+
+def run(parsed: Parsed) -> int:
+    bootstrap(parsed, missing=MISSING)
+    with connect(parsed) as cluster:
+        try:
+            _watch(cluster, parsed)
+        except KeyboardInterrupt:
+            pass
+    return 0
+
+
+def _watch(cluster: Cluster, parsed: Parsed) -> None:
+    interval_s, rounds = float(parsed.text("interval") or 0.5), parsed.number("rounds")
+    events: list[str] = []
+    before: Look | None = None
+    with Screen() as screen:
+        while True:
+            now = look(cluster)
+            at = time.strftime("%H:%M:%S")
+            events += [f"{at}  {sentence}" for sentence in explain(before, now)]
+            del events[:-EVENTS_SHOWN]
+            colourful = is_colourful(sys.stdout)
+            screen.draw(page(now, events, screen.size[0], int(time.time() * 1000), colourful=colourful))
+            before = now
+            rounds = None if rounds is None else rounds - 1
+            if rounds == 0 or wait_for_quit(interval_s):
+                return
+
+
+def look(cluster: Cluster) -> Look:
+    from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+
+    topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    try:
+        answer = cluster.ask_controller(DescribeQuorumRequest(topics=[topic]))
+    except ClientError:
+        return Look()
+    if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
+        return Look()
+    return read(answer.topics[0].partitions[0])
+
+
+def read(quorum: ResponsePartitionData) -> Look:
+    voters, observers = (
+        tuple(sorted(Replica(each.replica_id, each.log_end_offset, each.last_fetch_timestamp) for each in replicas))
+        for replicas in (quorum.current_voters, quorum.observers)
+    )
+    return Look(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, voters, observers)
+
+
+def explain(before: Look | None, now: Look) -> list[str]:
+    """What has happened between two looks, in sentences."""
+    if before is None:
+        if now.leader < 0:
+            return ["No controller leads: the voters are holding an election, or a majority of them is missing."]
+        return [f"Node {now.leader} leads epoch {now.epoch}; {majority(now)} of {len(now.voters)} voters decide."]
+    told = []
+    if now.leader < 0 and before.leader >= 0:
+        told.append(
+            f"Node {before.leader} is no longer heard of as the leader: the voters wait for their time-out, ask each "
+            "other who would vote for them (pre-vote), and then vote."
+        )
+    elif now.leader >= 0 and before.epoch >= 0 and (now.leader, now.epoch) != (before.leader, before.epoch):
+        why = "was elected again" if now.leader == before.leader else "was elected"
+        told.append(f"Node {now.leader} {why} and leads epoch {now.epoch}: a majority voted for it.")
+    elif now.leader >= 0 and before.leader < 0:
+        told.append(f"Node {now.leader} leads epoch {now.epoch}.")
+    ids, former = {each.id for each in now.voters}, {each.id for each in before.voters}
+    if now.leader >= 0 and former:
+        told += [f"Node {each} has become a voter: {majority(now)} decide now." for each in sorted(ids - former)]
+        told += [f"Node {each} is no voter any more: {majority(now)} decide now." for each in sorted(former - ids)]
+    return told
+
+
+def majority(look: Look) -> int:
+    return len(look.voters) // 2 + 1
+
+
+def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bool) -> list[str]:
+    leader = f"node {now.leader} leads epoch {now.epoch}" if now.leader >= 0 else "nobody leads"
+    title = f"barnabas quorum watch   {leader}   committed up to {now.high_watermark}"
+    lines = [paint(cut(title, width), "bold", colourful), ""]
+    header = f"{'NODE':>6}  {'ROLE':<9}  {'LOG END':>9}  {'LAG':>6}  {'LAST FETCH':>11}"
+    lines.append(paint(cut(header, width), "reverse", colourful))
+    end_offset = max((each.end_offset for each in now.voters), default=0)
+    for role, replicas in (("voter", now.voters), ("observer", now.observers)):
+        for each in replicas:
+            is_leader = each.id == now.leader
+            age_ms = max(now_ms - each.fetched_ms, 0) if each.fetched_ms >= 0 else -1
+            fetched = "" if is_leader else "never" if age_ms < 0 else f"{age_ms} ms ago"
+            row = f"{each.id:>6}  {'leader' if is_leader else role:<9}  {each.end_offset:>9}  "
+            row += f"{end_offset - each.end_offset:>6}  {fetched:>11}"
+            is_silent = not is_leader and (age_ms < 0 or age_ms > SILENT_MS)
+            row += "  silent" if is_silent else ""
+            lines.append(paint(cut(row, width), "red" if is_silent else "green" if is_leader else "dim", colourful))
+    return [*lines, "", *(cut(event, width) for event in events)]

@@ -1,0 +1,24 @@
+"""`kafka-rest-start [FILE] [--override key=value]`: the REST proxy from Confluent's properties."""
+
+from __future__ import annotations
+
+from barnabas.cli.errors import UsageError
+from barnabas.cli.options import Parsed, Parser, Positional, option
+
+PARSER = Parser(
+    name="rest-start",
+    summary="Starts the REST proxy in the foreground.",
+    helps_without_arguments=False,
+    positionals=(Positional(name="kafka-rest.properties", help="Its configuration.", completes="file"),),
+    options=(
+        option("--override", takes="key=value", repeated=True, help="Wins over environment and file; may be repeated."),
+    ),
+)
+
+
+def run(parsed: Parsed) -> int:
+    from barnabas.cli.services.rest import serve
+
+    if len(parsed.rest) > 1:
+        raise UsageError(f"{parsed.rest[1]} is one file too many.")
+    return serve(parsed.rest[0] if parsed.rest else None, parsed.texts("override"))
