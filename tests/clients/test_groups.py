@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,9 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
+from tests.support.waiting import wait_until
 
 from .test_kafkajs import modules
 
@@ -36,13 +37,6 @@ WORKERS = int(os.environ.get("BARNABAS_CONSUMERS", "4"))
 PARTITIONS = 4
 CREW_PARTITIONS = max(PARTITIONS, WORKERS)  # work for everybody
 WAIT_S = 60
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < limit, f"waited in vain for {what}"
-        time.sleep(0.05)
 
 
 def fill(servers: str, topic: str, count: int) -> None:
@@ -148,7 +142,7 @@ class Crew:
         """Waits until this worker has something to do."""
         path = self._directory / f"worker-{number}.txt"
         before = path.stat().st_size if path.exists() else 0
-        until(lambda: path.exists() and path.stat().st_size > before, f"worker {number}")
+        wait_until(lambda: path.exists() and path.stat().st_size > before, f"worker {number}")
 
     def committed(self) -> list[int]:
         admin = AdminClient({"bootstrap.servers": self.node.bootstrap_servers, "log_level": 0})
@@ -192,8 +186,8 @@ def test_nothing_is_skipped_while_consumers_come_go_and_crash(tmp_path: Path, to
             crew.works(2)
             crew.stop_producing()
             everything = {(index, offset) for index in range(CREW_PARTITIONS) for offset in range(crew.produced[index])}
-            until(lambda: crew.processed() >= everything, "every record")
-            until(lambda: crew.committed() == crew.produced, "the last commits")
+            wait_until(lambda: crew.processed() >= everything, "every record")
+            wait_until(lambda: crew.committed() == crew.produced, "the last commits")
             seen.append(crew.committed())
             assert crew.processed() == everything
             crew.assert_order_kept()
@@ -213,7 +207,7 @@ def test_a_static_member_comes_back_without_disturbing_the_other(tmp_path: Path,
 
             crew.hire("one")
             crew.hire("two")
-            until(lambda: set(members()) == {"one", "two"} and all(members().values()), "two members")
+            wait_until(lambda: set(members()) == {"one", "two"} and all(members().values()), "two members")
             before = members()
             crew.workers[0].kill()
             crew.hire("one")
@@ -273,7 +267,7 @@ def test_kafka_python_consumers_share_and_take_over(servers: str, topic: str, as
             heartbeat_interval_ms=200,
         )
         # A leader of kafka-python that does not know the topic yet may assign nothing, and leave it so.
-        until(lambda: bool(made.partitions_for_topic(topic)), "what the consumer knows of the topic")
+        wait_until(lambda: bool(made.partitions_for_topic(topic)), "what the consumer knows of the topic")
         made.subscribe([topic])
         return made
 
@@ -286,17 +280,19 @@ def test_kafka_python_consumers_share_and_take_over(servers: str, topic: str, as
                 order.read(str(id(each)), partition.partition, record.offset)
 
     first = consumer()
-    until(lambda: poll(first) or len(seen) == 200, "the first consumer")  # type: ignore[func-returns-value]
+    wait_until(lambda: poll(first) or len(seen) == 200, "the first consumer")  # type: ignore[func-returns-value]
     first.commit()
     second = consumer()
-    until(lambda: poll(first) or poll(second) or len(second.assignment()) == 2 == len(first.assignment()), "halves")  # type: ignore[func-returns-value]
+    wait_until(
+        lambda: poll(first) or poll(second) or len(second.assignment()) == 2 == len(first.assignment()), "halves"
+    )  # type: ignore[func-returns-value]
     fill(servers, topic, 200)
-    until(lambda: poll(first) or poll(second) or len(seen) == 400, "both")  # type: ignore[func-returns-value]
+    wait_until(lambda: poll(first) or poll(second) or len(seen) == 400, "both")  # type: ignore[func-returns-value]
     first.commit()
     second.commit()
     first.close()
     fill(servers, topic, 200)
-    until(lambda: poll(second) or len(seen) == 600, "the second consumer")  # type: ignore[func-returns-value]
+    wait_until(lambda: poll(second) or len(seen) == 600, "the second consumer")  # type: ignore[func-returns-value]
     second.close()
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.testing import Node, reference_libs
+from barnabas.testing import Node
+from tests.support import reference_libs
 
 PROGRAM = Path(__file__).parents[1] / "reference" / "java" / "Copy.java"
 PARTITIONS = 4

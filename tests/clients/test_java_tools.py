@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.testing import reference
+from tests.support import reference
 
 
 @pytest.fixture(scope="module", autouse=True)

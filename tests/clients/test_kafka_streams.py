@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.testing import Node, reference_libs
+from barnabas.testing import Node
+from tests.support import reference_libs
 
 PROGRAM = Path(__file__).parents[1] / "reference" / "java" / "WordCount.java"
 WORDS = [f"word-{number}" for number in range(20)]

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 WAIT_S = 20
 

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.client.blocking import Connection
+from barnabas.client.connection import Connection
 from barnabas.testing import Node
 from barnabas.testing.process import StartFailed
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,6 +37,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 )
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.uuids import ZERO_UUID
+from tests.support.waiting import wait_until
 
 TOPICS = 44
 BATCHES = 40
@@ -62,13 +64,6 @@ def value_of(offset: int) -> bytes:
 def batch_of(offset: int) -> bytes:
     record = Record(0, time.time_ns() // 1_000_000, b"key", value_of(offset))
     return bytes(build_batch([record], producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=offset))
-
-
-def wait_until(condition: Callable[[], bool], limit_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 class Produced(NamedTuple):
@@ -136,6 +131,11 @@ class Client:
         topics = [CreatableTopic(name=each, num_partitions=1, replication_factor=1, configs=settings) for each in names]
         answer = self.connection.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
         return [each.error_code for each in answer.topics]
+
+    def delete_topic(self, name: str) -> int:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000)
+        code: int = self.connection.request(request, 6).responses[0].error_code
+        return code
 
     def configure(self, topic: str, **config: object) -> None:
         changes = [

@@ -111,6 +111,40 @@ def test_without_its_identity_a_directory_is_refused_untouched(
     assert after == before
 
 
+def test_a_link_to_a_partition_s_directory_is_followed(
+    templates: Any, tmp_path: Path, start: Callable[..., Node], tools: SimpleNamespace
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(templates.clean, data)
+    shutil.move(data / "t00-0", tmp_path / "elsewhere")
+    (data / "t00-0").symlink_to(tmp_path / "elsewhere")
+    node = start(data, log_segment_delete_delay_ms=0)
+    everything_is_there(node, tools)
+    # Deleting the topic removes its files and the link, and nothing else of where the link points to.
+    client = tools.Client(node)
+    assert client.delete_topic("t00") == 0
+    tools.wait_until(lambda: not any((tmp_path / "elsewhere").iterdir()))
+    tools.wait_until(lambda: not list(data.glob("t00-0*")))
+    client.close()
+
+
+def test_a_partition_s_directory_that_is_gone_is_reported(
+    templates: Any, tmp_path: Path, start: Callable[..., Node], tools: SimpleNamespace
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(templates.clean, data)
+    shutil.rmtree(data / "t01-0")
+    node = start(data)
+    lines = [line for line in node.log().splitlines() if f"{data}/t01-0 is gone" in line]
+    assert len(lines) == 1
+    assert "ERROR" in lines[0]
+    assert "up to offset 40" in lines[0]
+    client = tools.Client(node)
+    assert client.read("t01") == ({}, 0)
+    assert len(client.read("t00")[0]) == tools.batches
+    client.close()
+
+
 FORMAT_STEPS = (
     "bootstrap.checkpoint.tmp",
     "bootstrap.checkpoint",
@@ -210,5 +244,7 @@ def test_a_coordinator_whose_records_are_damaged_stays_away_and_everybody_else_i
     shutil.copytree(templates.clean, data)
     tools.flip(data / "__transaction_state-0" / f"{0:020d}.log", 70)
     node = start(data)
-    tools.wait_until(lambda: "__transaction_state-0 cannot be loaded, its coordinator stays away: " in node.log())
+    tools.wait_until(
+        lambda: "__transaction_state-0 cannot be loaded, so its groups or transactions are not served: " in node.log()
+    )
     everything_is_there(node, tools)

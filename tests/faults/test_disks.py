@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.errors import ClientError
 from barnabas.testing import Node
 from barnabas.testing.process import StartFailed
 from barnabas.wire.batch import Record, build_batch
@@ -57,7 +58,7 @@ def write_until_refused(client: Any, topic: str, tools: SimpleNamespace, limit: 
     for number in range(limit):
         try:
             answer = client.produce(topic, tools.batch_of(number))
-        except OSError:
+        except ClientError:
             return number
         if answer.error:
             assert answer.error == ErrorCode.KAFKA_STORAGE_ERROR
@@ -108,7 +109,7 @@ def test_a_full_disk_stops_a_node_that_has_no_other(
         for number in range(100):  # until the last page of the metadata's file is full
             try:
                 codes += client.create_topics([f"new-{number}"])
-            except OSError:
+            except ClientError:
                 codes.append(-1)
             if codes[-1]:
                 break
@@ -196,7 +197,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
 def test_a_directory_that_becomes_read_only_takes_its_own_partitions_offline(
     tmp_path: Path, start: Start, read_only: Callable[[Path], None], tools: SimpleNamespace
 ) -> None:
-    node = two_directories(tmp_path, start, tmp_path / "b")
+    node = two_directories(tmp_path, start, tmp_path / "b", replica_high_watermark_checkpoint_interval_ms=3_600_000)
     client = tools.Client(node)
     assert client.create_topics(["x", "y"], segment_bytes=4000) == [0, 0]
     [lost] = [path.name[:-2] for path in (tmp_path / "b").glob("*-0")]

@@ -23,12 +23,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from barnabas.client.blocking import Connection
+from barnabas.client.connection import Connection
+from barnabas.client.errors import ClientError
 from barnabas.client.exchange import request_frame
 from barnabas.node.handlers import HANDLERS
 from barnabas.testing import Node
-from barnabas.testing.random_messages import RandomMessages
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.apis import APIS, message_classes
 from barnabas.wire.batch import decode_records, iterate_batches
 from barnabas.wire.compression import Compression, compress
@@ -36,6 +35,8 @@ from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.random_messages import RandomMessages
+from tests.support.reference_batches import crafted_batch
 
 SECONDS = float(os.environ.get("BARNABAS_FUZZ_S", "15"))
 # The first part of the time fills caches and makes everything once that is made once.
@@ -200,7 +201,7 @@ class HonestClient(threading.Thread):
 
 def tell(node: Node, data: bytes) -> None:
     """Sends it and waits for an answer or the end, a moment at most: some requests wait as long as they say."""
-    with suppress(OSError), node.connect() as connection:
+    with suppress(OSError, ClientError), node.connect() as connection:
         connection._socket.settimeout(PATIENCE_S)
         connection._socket.sendall(data)
         connection._socket.recv(65536)

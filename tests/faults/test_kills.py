@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from barnabas.client.errors import ClientError
 from barnabas.testing import Node
 from barnabas.testing.process import StartFailed
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -209,7 +210,7 @@ class TopicChurn(Worker):
                         if deleted.error_code == 0:
                             self.gone.add(doomed)
                     time.sleep(0.01)
-        except OSError:
+        except ClientError:
             time.sleep(0.02)
 
     def finish(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,21 @@ def refused(template: Path, root: Path, harm: Callable[[Path], None], said: str,
     sentence = tools.refusal(root)
     assert re.search(said, sentence), sentence
     assert contents(root) == before
+
+
+def test_the_sentence_tells_how_to_go_on_and_it_works(
+    templates: Any, tmp_path: Path, start: Callable[..., Node], tools: SimpleNamespace
+) -> None:
+    shutil.copytree(templates.killed, tmp_path / "data")
+    flip_batch(-1, 70)(tmp_path / "data" / "__cluster_metadata-0")
+    (tmp_path / "data" / ".kafka_cleanshutdown").write_bytes(b"{}")
+    sentence = tools.refusal(tmp_path / "data")
+    command = re.search(r"truncate -s \d+ \S+$", sentence)
+    assert command, sentence
+    subprocess.run(command[0].split(), check=True)
+    client = tools.Client(start(tmp_path / "data"))
+    assert client.read("t00")[0][39] == tools.value_of(39)
+    client.close()
 
 
 def contents(root: Path) -> dict[str, bytes]:

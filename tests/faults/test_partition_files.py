@@ -167,6 +167,7 @@ class Row:
 
 CUT = r"{topic}-0: \d+ bytes are removed, it ends at offset {end}: .*"
 LEFT = r"{topic}-0: what is damaged below the recovery point is left: .*{base:020d}\.log is damaged at position \d+"
+LEFT_BETWEEN = LEFT.replace("at position", "from position") + r" to \d+"
 LOOKED_THROUGH = r"{topic}-0: its last segment is damaged or lacks an index, and is looked through"
 LOST = r"{topic}-0 ends at offset {end}, although it was on the disk up to 40"
 REBUILT = r"{topic}-0: the segment at 0 lacks an index, which is written anew"
@@ -182,7 +183,7 @@ KILLED = [
     Row("flip in a magic", flip_in(35, 16), end=35, said=CUT + "Invalid magic"),
     Row("flip in an offset", flip_in(35, 6), end=35, said=CUT + "comes after 34"),
     Row("flip below the recovery point", flip_in(25, 100), bad=25, resumes=26, said=LEFT),
-    Row("flip of a length below it", flip_in(25, 9), bad=25, resumes=30, said=LEFT),
+    Row("flip of a length below it", flip_in(25, 9), bad=25, resumes=26, said=LEFT_BETWEEN),
     Row("flip below it in the last segment", both(recovery_point(35), flip_in(32, 100)), bad=32, resumes=33, said=LEFT),
     Row("flip behind it in the last segment", both(recovery_point(35), flip_in(36, 100)), end=36, said=CUT),
     Row("flip in an old segment", flip_in(5, 100), bad=5, resumes=6),
@@ -235,6 +236,13 @@ CLEAN = [
     Row("old index missing", remove(f"{0:020d}.index"), said=REBUILT),
     Row("last index missing", remove(f"{LAST:020d}.index"), said=LOOKED_THROUGH),
     Row("last time index missing", remove(f"{LAST:020d}.timeindex"), said=LOOKED_THROUGH),
+    Row(
+        "last index missing and a length hit",
+        both(remove(f"{LAST:020d}.index"), flip_in(35, 9)),
+        bad=35,
+        resumes=36,
+        said=LEFT_BETWEEN,
+    ),
     Row(
         "all indexes missing before rot",
         both(remove("*.index", "*.timeindex"), flip_in(15, 100)),

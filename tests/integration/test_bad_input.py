@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import time
 from typing import Any
 
 import crc32c
@@ -12,16 +13,20 @@ import pytest
 from barnabas.client.exchange import request_frame
 from barnabas.node.handlers import HANDLERS
 from barnabas.testing import Node
-from barnabas.testing.reference_batches import crafted_batch, encoded_records
 from barnabas.wire.apis import APIS, message_classes
+from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.compression import Compression, compress
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.list_offsets import ListOffsetsRequest
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Request
+from tests.support.connections import connect_to
+from tests.support.reference_batches import crafted_batch, encoded_records
+from tests.support.waiting import wait_until
 
 MAX_FRAME_BYTES = 100 << 20
 HUGE_COUNTS = (b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x07", b"\x7f\xff\xff\xff")
@@ -289,3 +294,35 @@ def test_acks_other_than_0_1_and_all_are_invalid(node: Node, raw: Any, acks: int
     with raw.Client(node.port) as client:
         answer = produce(client, topic, crafted_batch(), acks=acks)
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+INTERNAL = {
+    "__consumer_offsets": (b"\0\1\0\1g\0\1t\0\0\0\1", b"\0\3" + bytes(22)),
+    "__transaction_state": (b"\0\0\0\1x", None),
+}
+
+
+@pytest.mark.parametrize("topic", INTERNAL)
+def test_who_may_write_to_an_internal_topic_may_write_only_what_can_be_read(node: Node, topic: str) -> None:
+    asked = [FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"]) for kind in (0, 1)]
+    with connect_to(node.port, "__admin_client") as client:
+
+        def produce(key: bytes | None, value: bytes | None) -> int:
+            batch = bytes(build_batch([Record(0, time.time_ns() // 1_000_000, key, value)]))
+            data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+            answer = client.request(ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=data), 9)
+            code: int = answer.responses[0].partition_responses[0].error_code
+            return code
+
+        for each in asked:
+            wait_until(lambda each=each: not client.request(each, 4).coordinators[0].error_code)  # type: ignore[misc]
+        good_key, good_value = INTERNAL[topic]
+        for key, value in (
+            (b"\0", b"v"),
+            (good_key + b"!", good_value),
+            (good_key[:-1], good_value),
+            (good_key, b"\0"),
+        ):
+            assert produce(key, value) == ErrorCode.INVALID_RECORD
+        assert produce(good_key, good_value) == 0
+        assert produce(b"\0\x55of a later version", b"v") == 0

@@ -19,11 +19,11 @@ import pytest
 
 from barnabas import __version__
 from barnabas.cli.main import main
-from barnabas.client.blocking import Connection
 from barnabas.testing.process import environment
 from barnabas.testing.reserved_port import ReservedPort
 from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.connections import connect_to
 
 LIMIT_S = 30
 CLEAN_STOP = ".kafka_cleanshutdown"
@@ -138,13 +138,13 @@ def port_of(listeners: str, index: int = 0) -> int:
 
 
 def metadata(port: int, *topics: str) -> Any:
-    with Connection("127.0.0.1", port) as connection:
+    with connect_to(port) as connection:
         return connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics]))
 
 
 def broker_config(port: int, key: str, node_id: int = 1) -> str:
     resource = DescribeConfigsResource(resource_type=4, resource_name=str(node_id), configuration_keys=[key])
-    with Connection("127.0.0.1", port) as connection:
+    with connect_to(port) as connection:
         value = connection.request(DescribeConfigsRequest(resources=[resource])).results[0].configs[0].value
     assert isinstance(value, str)
     return value
@@ -266,6 +266,21 @@ def test_up_takes_the_ports_it_is_given(tmp_path: Path, reserve: Callable[[], in
         assert len(metadata(port, "made-by-asking").topics[0].partitions) == 4
 
 
+def test_up_takes_another_port_for_the_quorum_if_the_next_one_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        with up(tmp_path, "--port", str(port)) as program:
+            assert f"clients     localhost:{port}\n" in program.out
+            assert f"controller  localhost:{port + 1}\n" not in program.out
+
+
+def test_an_up_that_fails_leaves_no_directory(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _ = run("up", "--port", port, "--data-dir", str(tmp_path / "data"))
+    assert (code, list(tmp_path.iterdir())) == (1, [])
+
+
 def test_up_on_every_interface_advertises_the_name_of_the_machine(tmp_path: Path) -> None:
     with up(tmp_path, "--host", "0.0.0.0") as program:
         found = re.search(r"clients     (\S+):(\d+)", program.out)
@@ -307,6 +322,7 @@ def test_a_node_starts_from_a_file_and_overrides_win(tmp_path: Path, listeners: 
     )
     variables = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_MESSAGE_MAX_BYTES": "6000", "KAFKA_HEAP_OPTS": "-Xmx1g"}
     with server(str(file), "--override", "num.partitions=5", variables=variables) as program:
+        program.wait_for(f"the node is up; its data is in {tmp_path / 'data'}")
         port = port_of(listeners)
         assert broker_config(port, "num.partitions", 7) == "5"
         assert broker_config(port, "message.max.bytes", 7) == "6000"
@@ -477,10 +493,9 @@ def test_a_wrong_value_is_one_sentence(override: str, named: str, capsys: pytest
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("listeners=SSL://127.0.0.1:0", "SSL"),
+        ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location"),
         ("process.roles=broker", "controller"),
-        ("controller.quorum.voters=1@127.0.0.1:9093,2@127.0.0.1:9094", "controller.quorum.voters"),
-        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
+        ("authorizer.class.name=org.example.Authorizer", "authorizer.class.name"),
     ],
 )
 def test_what_cannot_be_done_yet_is_said(

@@ -18,7 +18,6 @@ import pytest
 from barnabas.client.exchange import request_frame
 from barnabas.node import open_files as shares
 from barnabas.testing import Node
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -26,6 +25,7 @@ from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffset
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Request
+from tests.support.reference_batches import crafted_batch
 
 MIB = 1 << 20
 LARGE_PARTITIONS = 8

@@ -17,8 +17,8 @@ import pytest
 
 from barnabas.cli.catalogue import TOOLS, module_of, tool_of_script
 from barnabas.cli.main import COMMANDS, main
-from barnabas.cli.nodes import serve, server, up
-from barnabas.testing import Node, reference
+from barnabas.cli.nodes import serve, server, up, up_cluster
+from barnabas.testing import Node
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "testing.md", ROOT / "docs" / "client.md")
@@ -50,9 +50,8 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
 
 
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the reader is expected to have: a service of one's own. Apache Kafka takes seconds, so it is not there."""
-    monkeypatch.setattr(reference, "available", lambda: "it would take too long")
+def names() -> dict[str, Any]:
+    """What the reader is expected to have: a service of one's own."""
     return {"OrderService": str, "run_my_service": str}
 
 
@@ -126,8 +125,12 @@ def test_a_command_in_the_documents_exists(
             Path(name).write_text("node.id=1\n")
     monkeypatch.setattr(up, "serve", configure_only)
     monkeypatch.setattr(server, "serve", configure_only)
+    monkeypatch.setattr(up_cluster, "run", lambda options: started.append(options) or 0)
     assert main(words[1:]) == 0
     (config,) = started
+    if "--brokers" in words:
+        assert (config.brokers, config.port) == (3, 9092)
+        return
     assert config.warnings == ()
     assert [each.port for each in config.broker_listeners] == [9092]
 

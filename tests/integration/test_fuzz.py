@@ -15,11 +15,11 @@ import pytest
 from barnabas.client.exchange import request_frame
 from barnabas.node.handlers import HANDLERS
 from barnabas.testing import Node
-from barnabas.testing.random_messages import RandomMessages
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.apis import APIS, message_classes
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.random_messages import RandomMessages
+from tests.support.reference_batches import crafted_batch
 
 SEED = 20260101
 MIB = 1 << 20

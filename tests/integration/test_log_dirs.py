@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from barnabas.client.errors import ClientError
 from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.errors import ErrorCode
@@ -30,6 +30,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.waiting import wait_until
 
 NAMES = ("a", "b")
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -118,18 +119,12 @@ def two(tmp_path: Path, log_client: Any) -> Iterator[TwoDirectories]:
     running.node.close()
 
 
-@pytest.fixture
-def wait_until(raw: SimpleNamespace) -> Callable[[Callable[[], bool]], None]:
-    found: Callable[[Callable[[], bool]], None] = raw.wait_until
-    return found
-
-
 def test_partitions_are_made_where_there_are_fewest(two: TwoDirectories) -> None:
     two.node.create_topic("spread", partitions=6)
     assert sorted(name for name, _, _ in two.where("spread")) == ["a", "a", "a", "b", "b", "b"]
 
 
-def test_a_partition_moves_while_it_is_written_and_read(two: TwoDirectories, wait_until: Any, log_client: Any) -> None:
+def test_a_partition_moves_while_it_is_written_and_read(two: TwoDirectories, log_client: Any) -> None:
     two.node.create_topic("busy", config={"segment.bytes": 200_000, "flush.messages": 100})
     two.fill("busy", 300)
     acknowledged, stop = list(range(3000)), threading.Event()
@@ -163,7 +158,7 @@ def test_a_partition_moves_while_it_is_written_and_read(two: TwoDirectories, wai
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_move_goes_on_after_a_restart(two: TwoDirectories, wait_until: Any, clean: bool) -> None:
+def test_a_move_goes_on_after_a_restart(two: TwoDirectories, clean: bool) -> None:
     two.node.create_topic("slow", config={"segment.bytes": 200_000})
     two.fill("slow", 150)
     two.set_rate(200_000)
@@ -185,7 +180,7 @@ def test_a_move_goes_on_after_a_restart(two: TwoDirectories, wait_until: Any, cl
     assert two.values("slow") == list(range(1500))
 
 
-def test_a_move_is_called_back(two: TwoDirectories, wait_until: Any) -> None:
+def test_a_move_is_called_back(two: TwoDirectories) -> None:
     two.node.create_topic("undecided", config={"file.delete.delay.ms": 0})
     two.fill("undecided", 100)
     two.set_rate(100_000)
@@ -200,7 +195,7 @@ def test_a_move_is_called_back(two: TwoDirectories, wait_until: Any) -> None:
     assert two.values("undecided") == list(range(1000))
 
 
-def test_a_topic_is_deleted_while_it_moves(two: TwoDirectories, wait_until: Any) -> None:
+def test_a_topic_is_deleted_while_it_moves(two: TwoDirectories) -> None:
     two.node.create_topic("doomed", config={"file.delete.delay.ms": 0})
     two.fill("doomed", 100)
     two.set_rate(100_000)
@@ -267,7 +262,7 @@ def write_until_refused(client: Any, topic: str, limit: int = 10_000) -> tuple[i
 
 
 def test_a_full_disk_takes_its_partitions_offline_and_no_others(
-    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], wait_until: Any
+    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path]
 ) -> None:
     disk = small_disks("b")
     two = TwoDirectories(tmp_path, log_client)
@@ -304,7 +299,7 @@ def test_a_full_disk_takes_its_partitions_offline_and_no_others(
 
 
 def test_a_node_whose_only_disk_is_full_stops_and_has_everything_afterwards(
-    log_client: Any, small_disks: Callable[[str], Path], wait_until: Any
+    log_client: Any, small_disks: Callable[[str], Path]
 ) -> None:
     disk = small_disks("only")
     node = Node(data_dir=disk / "data").start()
@@ -315,7 +310,7 @@ def test_a_node_whose_only_disk_is_full_stops_and_has_everything_afterwards(
             try:
                 while client.produce("orders", batch(10 * acknowledged)).error_code == 0:
                     acknowledged += 1
-            except OSError:
+            except ClientError:
                 pass  # the node has gone before it could answer
         wait_until(lambda: not node.running)
         node.kill()
@@ -331,7 +326,7 @@ def test_a_node_whose_only_disk_is_full_stops_and_has_everything_afterwards(
 
 
 def test_a_move_to_a_disk_that_is_too_small_leaves_the_replica_where_it_is(
-    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], wait_until: Any
+    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path]
 ) -> None:
     small_disks("b")
     two = TwoDirectories(tmp_path, log_client)
@@ -352,7 +347,7 @@ def test_a_move_to_a_disk_that_is_too_small_leaves_the_replica_where_it_is(
 
 @pytest.mark.parametrize("what", ["checkpoint", "flush"])
 def test_a_disk_that_is_full_when_nobody_writes_loses_nothing(
-    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], wait_until: Any, what: str
+    tmp_path: Path, log_client: Any, small_disks: Callable[[str], Path], what: str
 ) -> None:
     """Somebody else fills it; the next checkpoint, or the next leader-epoch file, has no room."""
     disk = small_disks("b")

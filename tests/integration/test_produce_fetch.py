@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.blocking import Connection
+from barnabas.client.connection import Connection
+from barnabas.client.errors import ConnectionLost
 from barnabas.testing import Node
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.batch import decode_records, iterate_batches
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -27,6 +27,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.reference_batches import crafted_batch
 
 NAMES = (f"records-{number}" for number in itertools.count())
 ONE = crafted_batch([(b"k", b"v")])
@@ -45,12 +46,6 @@ def node() -> Iterator[Node]:
 def connection(node: Node) -> Iterator[Connection]:
     with node.connect() as connection:
         yield connection
-
-
-@pytest.fixture
-def own_node() -> Iterator[Node]:
-    with Node() as node:
-        yield node
 
 
 def new_topic(connection: Connection, partitions: int = 1, **configs: str) -> str:
@@ -182,7 +177,7 @@ def test_a_client_that_goes_away_leaves_nobody_waiting() -> None:
             assert embedded is not None
             connection = await asyncio.to_thread(node.connect)
             topic = await asyncio.to_thread(new_topic, connection, 3)
-            watched = [each for index in range(3) if (each := embedded.partitions.get(topic, index)) is not None]
+            watched = [each for index in range(3) if (each := embedded.broker.partitions.get(topic, index)) is not None]
             parts = [part(partition=index) for index in range(3)]
             connection.send(fetch_request(topic, *parts, max_wait_ms=LONG_MS), 12)
             await until(lambda: all(each.watchers for each in watched))
@@ -193,12 +188,12 @@ def test_a_client_that_goes_away_leaves_nobody_waiting() -> None:
             first = fetch_request(topic, *parts, session_epoch=0)
             session_id = (await asyncio.to_thread(connection.request, first, 12)).session_id
             connection.send(fetch_request(topic, session_id=session_id, session_epoch=1, max_wait_ms=LONG_MS), 12)
-            session = embedded.fetch_sessions.open(session_id, 1, False)
+            session = embedded.broker.fetch_sessions.open(session_id, 1, False)
             await until(lambda: bool(session.waiting))
             connection.close()
             await until(lambda: not session.waiting)
             assert all(each.watchers for each in watched), "the session goes on without its connection"
-            embedded.fetch_sessions.close(session_id)
+            embedded.broker.fetch_sessions.close(session_id)
             assert not any(each.watchers for each in watched)
 
     asyncio.run(story())
@@ -261,10 +256,10 @@ def test_a_topic_made_anew_is_told_to_a_session_by_name(connection: Connection) 
 def test_acks_0_is_not_answered_and_an_error_closes_the_connection(node: Node, connection: Connection) -> None:
     topic = new_topic(connection)
     with node.connect() as silent:
-        silent.send(produce_request(topic, ONE, acks=0), 12)
+        silent.send(produce_request(topic, ONE, acks=0), 12, answered=False)
         assert offsets_in(only(fetch(silent, topic)).records) == [0]
-        silent.send(produce_request("not-there", ONE, acks=0), 12)
-        with pytest.raises(ConnectionError):
+        silent.send(produce_request("not-there", ONE, acks=0), 12, answered=False)
+        with pytest.raises(ConnectionLost):
             fetch(silent, topic)
 
 
@@ -287,7 +282,7 @@ def test_what_flush_messages_promises_is_on_the_disk_when_it_is_answered() -> No
             assert node._embedded is not None
             connection = await asyncio.to_thread(node.connect)
             topic = await asyncio.to_thread(lambda: new_topic(connection, flush_messages="2"))
-            partition = node._embedded.partitions.get(topic, 0)
+            partition = node._embedded.broker.partitions.get(topic, 0)
             assert partition is not None
             await asyncio.to_thread(produce, connection, topic)
             assert partition.log.recovery_point == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +15,9 @@ from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.waiting import wait_until
 
 ROUND_MS = 50
-WaitUntil = Callable[[Callable[[], bool]], None]
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,6 @@ def client(node: Node, log_client: Any) -> Iterator[Any]:
         yield opened
 
 
-@pytest.fixture
-def wait_until(raw: SimpleNamespace) -> WaitUntil:
-    found: WaitUntil = raw.wait_until
-    return found
-
-
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -52,7 +46,7 @@ def files(node: Node, partition: str, suffix: str = "") -> list[str]:
     return sorted(path.name for path in (node.data_dir / partition).iterdir() if path.name.endswith(suffix))
 
 
-def test_records_go_by_age_and_fetches_below_are_told_so(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_records_go_by_age_and_fetches_below_are_told_so(node: Node, client: Any) -> None:
     node.create_topic("aged", config={"segment.bytes": 3000})
     for hours_ago in (5, 5, 4, 4, 0, 0):
         client.append("aged", batch(now_ms() - hours_ago * 3_600_000))
@@ -63,7 +57,18 @@ def test_records_go_by_age_and_fetches_below_are_told_so(node: Node, client: Any
     assert (answer.error_code, answer.log_start_offset, answer.high_watermark) == (0, 4, 6)
 
 
-def test_a_topic_that_nobody_writes_to_is_emptied(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_records_that_go_soon_after_they_came_are_told_with_the_reason(node: Node, client: Any) -> None:
+    node.create_topic("imported")
+    for _ in range(3):
+        client.append("imported", batch(now_ms() - 30 * 86_400_000))
+    wait_until(lambda: client.offset("imported", -2) == 3)
+    wait_until(lambda: "imported-0: 1 segments deleted" in node.log())
+    [line] = [line for line in node.log().splitlines() if "imported-0: 1 segments deleted" in line]
+    assert "WARNING" in line
+    assert "the log starts at offset 3 (before: 0): 1 older than retention.ms=604800000" in line
+
+
+def test_a_topic_that_nobody_writes_to_is_emptied(node: Node, client: Any) -> None:
     node.create_topic("quiet", config={"retention.ms": 3_600_000})
     for _ in range(3):
         client.append("quiet", batch(now_ms() - 7_200_000))
@@ -72,7 +77,7 @@ def test_a_topic_that_nobody_writes_to_is_emptied(node: Node, client: Any, wait_
     assert client.append("quiet", batch()) == 3
 
 
-def test_a_change_of_retention_takes_effect_without_a_restart(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_a_change_of_retention_takes_effect_without_a_restart(node: Node, client: Any) -> None:
     node.create_topic("shrinking", config={"segment.bytes": 3000})
     for _ in range(10):
         client.append("shrinking", batch())
@@ -85,9 +90,7 @@ def test_a_change_of_retention_takes_effect_without_a_restart(node: Node, client
     assert client.append("shrinking", batch()) == 10
 
 
-def test_a_compacted_topic_keeps_what_is_old_until_its_policy_changes(
-    node: Node, client: Any, wait_until: WaitUntil
-) -> None:
+def test_a_compacted_topic_keeps_what_is_old_until_its_policy_changes(node: Node, client: Any) -> None:
     node.create_topic("kept", config={"cleanup.policy": "compact", "retention.ms": 1, "min.cleanable.dirty.ratio": 1})
     client.append("kept", batch(now_ms() - 1000))
     time.sleep(3 * ROUND_MS / 1000)
@@ -102,7 +105,7 @@ def test_a_compacted_topic_keeps_what_is_old_until_its_policy_changes(
     wait_until(lambda: client.offset("kept", -2) == 2)
 
 
-def test_files_stay_for_their_delay_under_another_name(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_files_stay_for_their_delay_under_another_name(node: Node, client: Any) -> None:
     configs = {"segment.bytes": 1500, "retention.bytes": 0, "file.delete.delay.ms": 1000}
     node.create_topic("delayed", config=configs)
     for _ in range(3):
@@ -134,7 +137,7 @@ def test_what_was_about_to_be_deleted_is_gone_after_a_restart(log_client: Any, r
         assert (client.offset("late", -2), client.offset("late", -1)) == (3, 3)
 
 
-def test_a_deleted_topic_s_files_stay_for_their_delay(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_a_deleted_topic_s_files_stay_for_their_delay(node: Node, client: Any) -> None:
     node.create_topic("going", config={"file.delete.delay.ms": 700})
     client.append("going", batch())
     client.connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="going")], timeout_ms=9000), 6)
@@ -142,7 +145,7 @@ def test_a_deleted_topic_s_files_stay_for_their_delay(node: Node, client: Any, w
     wait_until(lambda: not list(node.data_dir.glob("going-0*")))
 
 
-def test_segments_below_the_log_start_go(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_segments_below_the_log_start_go(node: Node, client: Any) -> None:
     node.create_topic("cut", config={"segment.bytes": 1500, "file.delete.delay.ms": 0})
     for _ in range(40):
         client.append("cut", batch())
@@ -154,7 +157,7 @@ def test_segments_below_the_log_start_go(node: Node, client: Any, wait_until: Wa
     assert client.offset("cut", -2) == 35
 
 
-def test_a_fetch_session_is_told_that_the_log_starts_later(node: Node, client: Any, wait_until: WaitUntil) -> None:
+def test_a_fetch_session_is_told_that_the_log_starts_later(node: Node, client: Any) -> None:
     node.create_topic("watched", config={"segment.bytes": 1500})
     for _ in range(4):
         client.append("watched", batch())

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +21,11 @@ import pytest
 import uvloop
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from barnabas.client.errors import BrokerUnreachable
 from barnabas.testing import Node, StartFailed
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.waiting import wait_until
 
 pytest_plugins = "pytester"
 
@@ -34,19 +35,6 @@ LIMIT_S = 20.0
 @pytest.fixture
 def node(barnabas: Node) -> Node:
     return barnabas
-
-
-@pytest.fixture
-def own_node() -> Iterator[Node]:
-    with Node() as node:
-        yield node
-
-
-def wait_until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    limit = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.01)
 
 
 def is_gone(pid: int) -> bool:
@@ -138,7 +126,7 @@ def test_ports_and_data_stay_over_every_kind_of_end(own_node: Node) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a port be reserved for a listener to come")
 def test_nobody_takes_the_port_of_a_node_that_is_down(own_node: Node) -> None:
     own_node.kill()
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(BrokerUnreachable, match="connection refused"):
         own_node.connect()
     with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
         other.bind(("127.0.0.1", own_node.port))
@@ -477,7 +465,7 @@ def test_who_does_not_use_the_fixtures_pays_nothing_for_them(pytester: pytest.Py
             assert not [name for name in foreign if name in sys.modules]
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:timeout")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:anyio")
     result.assert_outcomes(passed=1)
 
 

@@ -1,15 +1,16 @@
 """Topics come, grow and go on a real node, and what was answered is there after a restart and after a kill."""
 
+import subprocess
+import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.client.blocking import Connection
+from barnabas.client.connection import Connection
 from barnabas.testing import Node
-from barnabas.testing.reference import free_port
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -26,6 +27,9 @@ from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, Partit
 from barnabas.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.support.connections import connect_to
+from tests.support.reference import free_port
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -37,13 +41,6 @@ def node(barnabas: Node) -> Node:
 def connection(node: Node) -> Iterator[Connection]:
     with node.connect() as connection:
         yield connection
-
-
-@pytest.fixture
-def own_node() -> Iterator[Node]:
-    """One that may be stopped, killed and changed for good."""
-    with Node() as node:
-        yield node
 
 
 def topic(name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
@@ -60,13 +57,6 @@ def partitions_of(connection: Connection) -> dict[str, int]:
     answer = connection.request(MetadataRequest(topics=None))
     assert all(part.error_code == 0 and part.leader_id == 1 for each in answer.topics for part in each.partitions)
     return {each.name: len(each.partitions) for each in answer.topics}
-
-
-def wait_until(condition: Callable[[], bool], limit_s: float = 10) -> None:
-    limit = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        time.sleep(0.005)
 
 
 def directories(node: Node) -> set[str]:
@@ -200,7 +190,25 @@ def test_what_was_answered_is_there_after_a_restart(own_node: Node, how: str) ->
     wait_until(lambda: not {name for name in directories(own_node) if name.startswith("gone")})
 
 
-def test_a_raised_level_stays_raised(own_node: Node) -> None:
+@pytest.fixture
+def older_node(tmp_path: Path) -> Iterator[Node]:
+    """One whose directory was formatted at the level of Kafka 4.0."""
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://:0,CONTROLLER://:0\n"
+        f"controller.listener.names=CONTROLLER\nlog.dirs={tmp_path}/data\n"
+    )
+    tool = [sys.executable, "-m", "barnabas", "storage", "format", "--standalone", "--release-version", "4.0"]
+    subprocess.run(
+        [*tool, "-t", "QmFybmFiYXNSZWZlcmVuYw", "-c", str(properties)], check=True, capture_output=True, timeout=30
+    )
+    with Node(data_dir=tmp_path / "data") as node:
+        yield node
+
+
+def test_a_raised_level_stays_raised(older_node: Node) -> None:
+    own_node = older_node
+
     def level() -> int:
         asked = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
         with own_node.connect() as connection:
@@ -223,7 +231,7 @@ def test_brokers_are_told_with_the_listener_that_was_asked(own_node: Node) -> No
     with own_node.connect() as connection:
         broker = connection.request(DescribeClusterRequest()).brokers[0]
     assert (broker.broker_id, broker.port) == (1, own_node.port)
-    with Connection("127.0.0.1", own_node.controller_port) as connection:
+    with connect_to(own_node.controller_port) as connection:
         controller = connection.request(DescribeClusterRequest(endpoint_type=2)).brokers[0]
         assert (controller.broker_id, controller.port) == (1, own_node.controller_port)
         quorum = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
@@ -243,7 +251,20 @@ def test_each_listener_tells_its_own_address() -> None:
     }
     with Node(config) as node:
         for port in (node.port, outside, node.port):
-            with Connection("127.0.0.1", port) as connection:
+            with connect_to(port) as connection:
                 metadata = connection.request(MetadataRequest(topics=[]))
                 cluster = connection.request(DescribeClusterRequest())
             assert [broker.port for broker in metadata.brokers] == [broker.port for broker in cluster.brokers] == [port]
+
+
+def test_a_topic_that_was_just_deleted_is_told_to_be_gone_before_it_comes_again(
+    node: Node, connection: Connection
+) -> None:
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="gone-and-back")], allow_auto_topic_creation=True)
+    [first] = connection.request(wanted, 12).topics
+    assert first.error_code == 0
+    connection.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone-and-back")], timeout_ms=15_000), 6)
+    [gone] = connection.request(wanted, 12).topics
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wait_until(lambda: connection.request(wanted, 12).topics[0].error_code == 0)
+    assert connection.request(wanted, 12).topics[0].topic_id != first.topic_id

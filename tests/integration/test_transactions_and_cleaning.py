@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.testing import Node
 from barnabas.wire.batch import decode_records, iterate_batches, read_header
+from tests.support.waiting import wait_until
 
 WAIT_S = 20.0
 CONFIG = {
@@ -188,12 +188,6 @@ def consumer(node: Node, group: str) -> Consumer:
     return Consumer(config | {"auto.offset.reset": "earliest", "session.timeout.ms": 10_000, "log_level": 0})
 
 
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < limit, "waited in vain"
-
-
 def test_the_offsets_topic_is_compacted_under_a_live_group(raw: Any, log_client: Any) -> None:
     with Node(CONFIG) as node, log_client(node) as client:
         raw.create_topic(node, "read")
@@ -201,7 +195,7 @@ def test_the_offsets_topic_is_compacted_under_a_live_group(raw: Any, log_client:
         write(plain, "read", **{f"k{number}": "v" for number in range(20)})
         member = consumer(node, "live")
         member.subscribe(["read"])
-        until(lambda: bool(member.poll(0.1) is not None and member.assignment()))
+        wait_until(lambda: bool(member.poll(0.1) is not None and member.assignment()))
         gone = consumer(node, "gone")
         gone.commit(offsets=[TopicPartition("read", 0, 3)], asynchronous=False)
         admin = AdminClient({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
@@ -224,7 +218,7 @@ def test_the_offsets_topic_is_compacted_under_a_live_group(raw: Any, log_client:
             keys = written()
             return len(keys) < 60 and not any(b"gone" in (key or b"") for key in keys)
 
-        until(is_compacted)
+        wait_until(is_compacted)
         described = admin.describe_consumer_groups(["live"])["live"].result(WAIT_S)
         assert len(described.members) == 1
         assert offsets_of(node, "live", "read") == [151]

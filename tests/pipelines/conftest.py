@@ -15,7 +15,8 @@ from barnabas.client.fetcher import Fetcher, FetchSettings
 from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark import clients
-from barnabas.pipelines.spark.java import JavaMissing, find_java
+from barnabas.pipelines.spark.startup.archive import made_archive
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
 from barnabas.testing import Node
 from barnabas.wire.batch import Headers, Record, build_batch
 from barnabas.wire.compression import Compression
@@ -164,6 +165,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(str(missing))
     import barnabas.spark
 
+    made_archive()  # many tests start Spark anew: they all begin sooner with it
     directory: Path = tmp_path_factory.mktemp("spark")
     session = barnabas.spark.session(
         "tests",

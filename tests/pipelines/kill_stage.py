@@ -111,7 +111,7 @@ class KillStage:
         """One of the Python processes that run tasks, if there is one."""
         assert self.driver is not None
         found = dict(descendants(self.driver.pid))
-        forked = {pid for pid, name in found.items() if "barnabas.pipelines.spark.forked_workers" in name}
+        forked = {pid for pid, name in found.items() if "barnabas.pipelines.spark.startup.forked_workers" in name}
         daemons = {pid for pid in forked if parent(pid) in forked}  # and what answers for a source or a sink
         workers = [pid for pid in forked if parent(pid) in daemons]
         if workers:

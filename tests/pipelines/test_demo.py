@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark.java import JavaMissing, find_java
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 

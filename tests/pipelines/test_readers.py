@@ -20,9 +20,10 @@ from barnabas.pipelines.spark.offsets import IncompatibleCheckpoint
 from barnabas.pipelines.spark.options import OptionError, SourceOptions
 from barnabas.pipelines.spark.stream_reader import StreamReader
 from barnabas.pipelines.spark.topics import UnknownTopic
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import FetchRequest
+from tests.support import reference
 
 PROPERTIES = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "1"}
 

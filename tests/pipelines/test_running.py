@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from barnabas.pipelines.running.queries import Queries, UnnamedQueries
-from barnabas.pipelines.spark.java import JavaMissing, find_java
+from barnabas.pipelines.spark.startup.fork_server import launcher
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
 from barnabas.testing import Node
 
 WAIT_S = 240.0
@@ -141,25 +143,88 @@ def test_what_is_wrong_in_the_file_is_told_in_one_sentence_and_not_tried_again(t
     broken = tmp_path / "broken.py"
     broken.write_text("rows = (\n")
     ended = tool("run", str(broken))
-    assert (ended.returncode, ended.stderr) == (1, f"broken: {broken}, line 1: '(' was never closed\n")
+    told = f"broken: starting Spark\nbroken: {broken}, line 1: '(' was never closed\n"
+    assert (ended.returncode, ended.stderr) == (1, told)
     assert tool.status("broken")["state"] == "failed"
     assert tool("run", str(tmp_path / "none.py")).stderr == f"{tmp_path / 'none.py'} is no file.\n"
     assert "is no name of a pipeline" in tool("run", str(broken), "--name", "a/b").stderr
     assert "--conf takes key=value" in tool("run", str(broken), "--conf", "x").stderr
 
 
-def test_an_option_that_is_none_ends_the_run_without_a_traceback(tool: Tool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "rows = spark.readStream.format('barnabas').options(subscribe='t', startingOffsets='begin').load()",
+            "startingOffsets is earliest, latest or offsets in JSON, not 'begin'",
+        ),
+        ("Topology('t').stream('t').flat_map_values(lambda a, b, c: a)", "needs a function of the value"),
+        ("Topology('t').stream('t').to('u', valeu=STRING)", "line 4: TypeError: "),
+        ("topology = Topology('t')\ntopology.stream('t')\ntopology.start(spark)", "topology t has no sink"),
+        ("topology = Topology('t')\ntopology.stream('t').to('u')\ntopology.start(spark)", "cannot be reached"),
+        ("spark.readStream.format('barnabas').option('subscribe', 't').load()", "127.0.0.1:1 cannot be reached"),
+        ("pass", "started no streaming query"),
+    ],
+)
+def test_what_can_be_known_without_spark_is_told_before_it_starts(
+    tool: Tool, tmp_path: Path, lines: str, said: str
+) -> None:
     app = tmp_path / "wrong.py"
     app.write_text(
-        "import barnabas.spark\n"
-        "spark = barnabas.spark.session()\n"
-        "rows = spark.readStream.format('barnabas').options(subscribe='t', startingOffsets='begin').load()\n"
-        "rows.writeStream.format('noop').start().awaitTermination()\n"
+        "import barnabas.spark\nfrom barnabas.streams import STRING, Topology\n"
+        f"spark = barnabas.spark.session()\n{lines}\n"
     )
-    ended = tool("run", str(app), "--master", "local[1]", "--bootstrap-server", "127.0.0.1:1")
+    words = ("--master", "local[1]", "--bootstrap-server", "127.0.0.1:1", "--max-restarts", "0")
+    ended = tool("run", str(app), *words)
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].endswith("startingOffsets is earliest, latest or offsets in JSON, not 'begin'")
-    assert "Traceback" not in ended.stderr
+    started, told = ended.stderr.splitlines()
+    assert (started, said in told) == ("wrong: starting Spark", True), told
+    log = (tmp_path / "state" / "wrong" / "driver.log").read_text()
+    assert "NativeCodeLoader" not in log, "a session was started"  # which tells so by its first line
+
+
+LATE = """
+import barnabas.spark
+from barnabas.streams import STRING, Topology
+
+spark = barnabas.spark.session()
+topology = Topology("late", processing_guarantee="exactly_once_v2")
+words = topology.stream("lines", value=STRING).peek(lambda key, line: print("seen", line))
+words.flat_map_values(str.split).group_by(lambda key, word: word).count().to("counts")
+topology.start(spark, bootstrap_servers=SERVERS)
+"""
+
+
+def test_a_topic_that_comes_later_is_waited_for_and_what_functions_print_is_seen(
+    tool: Tool, tmp_path: Path, make_stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = tmp_path / "late.py"
+    with (
+        tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as temporary,  # a short name, for the sockets in it
+        Node({"auto.create.topics.enable": "false"}) as node,
+        make_stage(node.bootstrap_servers) as stage,
+    ):
+        monkeypatch.setenv("PYSPARK_PYTHON", launcher())  # as where this process has a session of its own
+        monkeypatch.setenv("TMPDIR", temporary)
+        app.write_text(LATE.replace("SERVERS", repr(node.bootstrap_servers)))
+        with tool.run(str(app), "--master", "local[2]") as run:
+            missing = "topic lines can't be read: the topic does not exist"
+            tool.wait(run, lambda: f"late: {missing}; waiting for it\n" in tool.said)
+            tool.wait(run, lambda: tool.status("late").get("waits_for") == missing)
+            stage.write(stage.topic(1, "lines"), ["one two three four five six seven"])
+            stage.topic(4, "counts")
+            seen = "seen one two three four five six seven\n"
+            tool.wait(run, lambda: seen in tool.said)
+            tool.wait(run, lambda: tool.status("late")["queries"][0]["batch"] == 0)
+            told = tool.status("late")
+            assert told["queries"][0]["rows"] == 1
+            assert (told["restarts"], told["waits_for"]) == (0, None)
+            assert told["bootstrap_servers"] == node.bootstrap_servers
+            assert list(Path(temporary).glob("barnabas-*"))
+            assert tool("stop", "late").returncode == 0
+            run.wait(WAIT_S)
+        assert list(Path(temporary).glob("barnabas-*")) == []
+        assert tool.said.count("starting Spark") == 1
 
 
 def test_queries_that_come_to_their_end_finish_the_run_and_the_only_one_needs_no_name(
@@ -174,7 +239,7 @@ def test_queries_that_come_to_their_end_finish_the_run_and_the_only_one_needs_no
     )
     ended = tool("run", str(app), "--master", "local[1]", "--", "--flag", "x")
     assert (ended.returncode, ended.stdout) == (0, "arguments ['--flag', 'x']\n")
-    assert ended.stderr.splitlines()[-1] == "once: finished: every query came to its end"
+    assert "once: finished: every query came to its end" in ended.stderr.splitlines()
     assert tool.status("once")["state"] == "finished"
     assert (tmp_path / "state" / "once" / "checkpoints" / "query" / "commits" / "0").exists()
 

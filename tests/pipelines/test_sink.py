@@ -29,9 +29,10 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.data_source import BarnabasDataSource
 from barnabas.pipelines.spark.sink.link import link_to
-from barnabas.pipelines.spark.sink.transactions import Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.transactions import CommittedOffset, Transaction, TransactionalProducer
 from barnabas.pipelines.spark.sink.writers import BatchWriter, StreamWriter, batch_writer, stream_writer
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 PROPERTIES = {
     "auto.create.topics.enable": "false",
@@ -71,8 +72,8 @@ class MortalProducer(TransactionalProducer):
         self.pass_by("after begin")
         return begun
 
-    def add_offset(self, transaction: Transaction, group: str, at: Any, offset: int, metadata: str) -> None:
-        super().add_offset(transaction, group, at, offset, metadata)
+    def leave_mark(self, transaction: Transaction, topic: str, mark: CommittedOffset) -> None:
+        super().leave_mark(transaction, topic, mark)
         self.pass_by("after flush")
 
     def end(self, transaction: Transaction, *, commit: bool) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 KILLS = int(os.environ.get("BARNABAS_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("BARNABAS_SPARK_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)

@@ -11,14 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from barnabas.client import transaction_requests as requests
+from barnabas.client.admin.groups import list_groups
 from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import CommittedOffset
+from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.commit import abort_prepared, abort_turn, commit_prepared
 from barnabas.pipelines.spark.sink.link import Link
-from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Turn
+from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.spark.sink.turn import write_turn
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.support import reference
 
 numbers = itertools.count(1)
 PROPERTIES = {
@@ -55,8 +61,6 @@ class Query:
         self._create(servers)
 
     def _create(self, servers: str) -> None:
-        from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-
         topic = CreatableTopic(name=self.topic, num_partitions=3, replication_factor=1)
         made = self.link.cluster.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
         assert made.topics[0].error_code == 0
@@ -234,14 +238,14 @@ def test_a_task_that_begins_while_its_write_is_given_up_is_shut_out(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[Message] = []
-    add_offset = query.link.transactions.add_offset
+    leave_mark = query.link.transactions.leave_mark
 
     def begin_in_between(*arguments: Any) -> None:
         if not late:
             late.append(query.task(None, 0, ["a"]))
-        add_offset(*arguments)
+        leave_mark(*arguments)
 
-    monkeypatch.setattr(query.link.transactions, "add_offset", begin_in_between)
+    monkeypatch.setattr(query.link.transactions, "leave_mark", begin_in_between)
     abort_turn([None], query.link, query.options, own_prefix=query.prefix)
     assert len(late) == 1
     assert query.output() == []
@@ -358,5 +362,62 @@ def test_a_write_outside_of_queries_leaves_no_trace(query: Query) -> None:
     assert isinstance(message, Prepared)
     query.commit([message])
     assert query.output() == ["a"]
-    assert query.link.transactions.committed_offset(turn.transactional_id, (query.options.anchor_topic, 0)) is None
+    assert query.link.transactions.last_mark(turn.transactional_id, query.options.anchor_topic) is None
     assert message.digest == Digest(), "nobody compares it"
+
+
+def groups(query: Query) -> list[str]:
+    return [each.group for each in list_groups(query.link.cluster) if each.group.startswith(query.prefix)]
+
+
+def test_a_sink_leaves_no_group_behind(query: Query) -> None:
+    query.write(0, ["a"], ["b"])
+    query.write(1, ["c"], ["d"])
+    assert query.output() == ["a", "b", "c", "d"]
+    assert groups(query) == []
+
+
+def leave_group(query: Query, task: int, batch: int, rows: list[str]) -> None:
+    """What versions before marks committed beside the rows."""
+    message = query.task(batch, task, rows)
+    assert isinstance(message, Prepared)
+    abort_prepared([message], query.link)
+    anchor = query.options.former_anchor_topic
+    if not query.link.cluster.metadata([anchor]).topics[anchor].partitions:
+        topic = CreatableTopic(name=anchor, num_partitions=1, replication_factor=1)
+        query.link.cluster.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    transaction = query.link.transactions.begin(message.turn.transactional_id, 60_000)
+    prepared = PreparedTransaction(*transaction)
+    offset = CommittedOffset(batch + 1, str(Trace(message.digest, query.run)))
+    requests.add_group(query.link.cluster, prepared, transaction.transactional_id)
+    requests.add_offsets(query.link.cluster, prepared, transaction.transactional_id, {(anchor, 0): offset})
+    query.link.transactions.end(transaction, commit=True)
+
+
+def test_a_batch_that_a_version_before_marks_has_committed_is_not_written_again(query: Query) -> None:
+    leave_group(query, 0, 3, ["a"])
+    leave_group(query, 1, 2, ["old"])
+    query.restart()
+    messages = query.tasks(3, ["a"], ["b"])
+    assert [type(each) for each in messages] == [Skipped, Prepared]
+    assert len(groups(query)) == 2
+    query.commit(messages)
+    assert query.output() == ["b"], "the first task's row was committed by the former version"
+    query.write(4, ["c"], ["d"])
+    assert query.output() == ["b", "c", "d"]
+    assert groups(query) == []
+    query.restart()
+    assert [type(each) for each in query.tasks(4, ["c"], ["d"])] == [Skipped, Skipped]
+    with pytest.raises(SinkError, match="the checkpoint is older than the output"):
+        query.task(3, 0, ["a"])
+
+
+def test_marks_are_read_on_from_where_they_were_and_anew_where_the_topic_is_new(query: Query) -> None:
+    other = Query(",".join(f"{host}:{port}" for host, port in query.link.cluster.settings.bootstrap_servers))
+    for batch in range(3):
+        query.write(batch, [f"a{batch}"])
+        other.write(batch, [f"b{batch}"])
+    query.restart()
+    assert isinstance(query.task(2, 0, ["a2"]), Skipped)
+    assert isinstance(other.task(2, 0, ["b2"]), Skipped)
+    other.link.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spark.archive import archive, files_jar_of
+from barnabas.pipelines.spark.startup.archive import files_jar_of, made_archive
 
 WAIT_S = 240.0
 pytestmark = pytest.mark.timeout(600)
@@ -204,7 +204,7 @@ def test_a_checkpoint_of_another_query_is_told(follow: Any, spark: Any, stage: A
 
 
 def test_files_that_spark_makes_get_their_mode_without_a_process(spark: Any, tmp_path: Path) -> None:
-    made = archive()
+    made = made_archive()
     if made is None or not files_jar_of(made).exists():
         pytest.skip("there is no start-up archive, and nothing beside it")
     hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs

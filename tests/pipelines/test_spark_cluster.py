@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spark.archive import archive, class_path_of
-from barnabas.pipelines.spark.java import JavaMissing
+from barnabas.pipelines.spark.startup.archive import class_path_of, made_archive
+from barnabas.pipelines.spark.startup.java import JavaMissing
 from barnabas.testing import Node
 
 pyspark = pytest.importorskip("pyspark")
@@ -28,7 +28,7 @@ LIMIT_S = 240.0
 
 def java_options() -> str:
     try:
-        made = archive()
+        made = made_archive()
     except JavaMissing as missing:
         pytest.skip(str(missing))
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -36,7 +36,7 @@ def java_options() -> str:
 
 
 def class_path() -> str:
-    made = archive()
+    made = made_archive()
     return "" if made is None else class_path_of(made)
 
 

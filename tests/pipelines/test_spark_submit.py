@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines.spark.java import JavaMissing, find_java
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
 from barnabas.testing import Node
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import reference
-from barnabas.testing.reference_batches import crafted_batch
-from barnabas.testing.reference_exchange import Asked, Side, answer_of, differences
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -23,15 +20,18 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Request, Response, Struct
 from barnabas.wire.shapes import fields_of
+from tests.support import reference
+from tests.support.reference_batches import crafted_batch
+from tests.support.reference_exchange import Asked, Side, answer_of, differences
 
 SETTLE_S = 2.0 if "BARNABAS_TRANSCRIPT" not in os.environ else 0.15
 TRANSCRIPT = os.environ.get("BARNABAS_TRANSCRIPT")
 # Both sides alike: the ids of single nodes, no topic by accident, and no round of retention, which would take records
 # of 2023 away from one side before the other.
-RELEASE = "4.0-IV3"  # the metadata level at which we format
 PROPERTIES = {
     "node.id": "1",
     "auto.create.topics.enable": "false",
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "3600000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
@@ -42,7 +42,7 @@ PROPERTIES = {
 def apache_kafka() -> Iterator[reference.ApacheKafka]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
-    with reference.ApacheKafka(properties=PROPERTIES, release_version=RELEASE) as kafka:
+    with reference.ApacheKafka(properties=PROPERTIES, features=reference.NOT_OURS) as kafka:
         # Producer ids come from a block that is fetched after the start.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         with Side("Apache Kafka", kafka) as side:

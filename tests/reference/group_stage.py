@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from barnabas.testing.reference_exchange import Connection, Side, differences
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,6 +19,7 @@ from barnabas.wire.messages.offset_commit import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.schema import Request, Struct
+from tests.support.reference_exchange import Connection, Side, differences
 
 Ids = dict[str, str]
 Build = Callable[[Ids], Request]

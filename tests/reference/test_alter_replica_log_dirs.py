@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node, reference
-from barnabas.testing.reference_exchange import Side
+from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.alter_replica_log_dirs import (
@@ -20,6 +19,8 @@ from barnabas.wire.messages.alter_replica_log_dirs import (
 from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support import reference
+from tests.support.reference_exchange import Side
 
 DIRECTORIES = ("first", "second")
 
@@ -41,7 +42,7 @@ def sides(roots: dict[str, Path]) -> Iterator[list[tuple[Side, Path]]]:
         }
         for name, root in roots.items()
     }
-    kafka = reference.ApacheKafka(directory=roots["kafka"], properties=config["kafka"], release_version="4.0-IV3")
+    kafka = reference.ApacheKafka(directory=roots["kafka"], properties=config["kafka"], features=reference.NOT_OURS)
     with (
         kafka,
         Node(config["barnabas"], data_dir=roots["barnabas"] / "first") as node,

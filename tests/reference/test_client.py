@@ -18,9 +18,9 @@ from barnabas.client.offsets import CommittedOffset, committed_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.client.transactions import TransactionalProducer, end_transaction, init_transactions, list_transactions
-from barnabas.testing import reference
-from barnabas.testing.reference_libs import classpath_options, java
 from barnabas.wire.errors import ErrorCode
+from tests.support import reference
+from tests.support.reference_libs import classpath_options, java
 
 LIMIT_S = 60.0
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"

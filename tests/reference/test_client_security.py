@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shutil
 import subprocess
@@ -13,14 +14,16 @@ import pytest
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import AssignedConsumer
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError, UnreadableAnswer
+from barnabas.client.peer import Peer, PeerSettings
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings, read_properties
-from barnabas.testing import reference
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support import reference
 
 LIMIT_S = 30.0
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -181,6 +184,18 @@ def round_trip(settings: ClientSettings, value: bytes) -> None:
         assert consumer.poll(int(LIMIT_S * 1000))[0].value == value
 
 
+def ask_as_peer(settings: ClientSettings) -> None:
+    """The same over the asyncio driver, without asking for versions first as replica fetchers do."""
+
+    async def story() -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        async with Peer(settings.bootstrap_servers[0], PeerSettings.from_client(settings, negotiate=False)) as peer:
+            for answer in await asyncio.gather(*(peer.send(request, 12) for _ in range(8))):
+                assert [topic.error_code for topic in answer.topics] == [0]
+
+    asyncio.run(story())
+
+
 def trusting(secure: SecureKafka, listener: str, authority: Path | None = None, **properties: str) -> ClientSettings:
     trust = {
         "security_protocol": "SSL",
@@ -192,6 +207,7 @@ def trusting(secure: SecureKafka, listener: str, authority: Path | None = None, 
 
 def test_a_broker_is_trusted_by_its_certificate(secure: SecureKafka) -> None:
     round_trip(trusting(secure, "SSL"), b"x" * 300_000)
+    ask_as_peer(trusting(secure, "SSL"))
 
 
 def test_a_broker_that_nobody_vouches_for_is_not_talked_to(secure: SecureKafka) -> None:
@@ -250,13 +266,17 @@ def test_a_login_is_taken_and_a_wrong_one_is_not(
     secure: SecureKafka, mechanism: str, module: str, username: str
 ) -> None:
     base = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
-    round_trip(secure.settings("SASL_PLAINTEXT", **base, sasl_jaas_config=login(module, username)), mechanism.encode())
+    right = secure.settings("SASL_PLAINTEXT", **base, sasl_jaas_config=login(module, username))
+    round_trip(right, mechanism.encode())
+    ask_as_peer(right)
     for wrong in (login(module, username, "guess"), login(module, "nobody")):
         with (
             Cluster(secure.settings("SASL_PLAINTEXT", **base, sasl_jaas_config=wrong)) as cluster,
             pytest.raises(AuthenticationFailed, match=r"^127\.0\.0\.1:\d+ refused the login of (anna|berta|nobody): "),
         ):
             cluster.metadata()
+    with pytest.raises(AuthenticationFailed, match=r"^127\.0\.0\.1:\d+ refused the login of nobody: "):
+        ask_as_peer(secure.settings("SASL_PLAINTEXT", **base, sasl_jaas_config=login(module, "nobody")))
 
 
 def test_a_login_goes_through_tls(secure: SecureKafka) -> None:
@@ -266,6 +286,7 @@ def test_a_login_goes_through_tls(secure: SecureKafka) -> None:
         "sasl_jaas_config": login(SCRAM_LOGIN, "berta"),
     }
     round_trip(trusting(secure, "SASL_SSL", **properties), b"both")
+    ask_as_peer(trusting(secure, "SASL_SSL", **properties))
     plain = properties | {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN_LOGIN, "anna")}
     with (
         Cluster(trusting(secure, "SASL_SSL", **plain)) as cluster,

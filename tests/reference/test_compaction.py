@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.testing import Node, reference
-from barnabas.testing.reference_exchange import Side
+from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support import reference
+from tests.support.reference_exchange import Side
+from tests.support.waiting import wait_until
 
 NOW_MS = int(time.time() * 1000)
 WAIT_S = 30.0
@@ -81,13 +82,6 @@ def read(side: Side) -> list[Batch]:
 
 def offsets(side: Side) -> list[int]:
     return [record.offset for batch in read(side) for record in batch.records]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def write_history(side: Side) -> None:

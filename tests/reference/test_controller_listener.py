@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.reference_exchange import Side
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -15,6 +14,7 @@ from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.support.reference_exchange import Side
 
 FEATURES = ["finalized_features", "supported_features"]
 

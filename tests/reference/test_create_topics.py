@@ -166,6 +166,11 @@ def test_internal_topics_may_be_created_by_hand(both: Any, name: str) -> None:
     both.same(create(topic(name), validate_only=True), 7)
 
 
+def test_an_internal_config_that_was_set_is_answered(both: Any) -> None:
+    asked = configured(both.new_name(), ("internal.segment.bytes", "1000"), ("segment.ms", "5000"))
+    both.same(create(asked), 7, ignoring=("topic_id",))
+
+
 @pytest.mark.parametrize("version", [2, 4, 5])
 def test_older_versions_get_the_same_codes(both: Any, version: int) -> None:
     both.same(create(topic("no/slash")), version)

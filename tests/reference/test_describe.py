@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
@@ -15,6 +14,7 @@ from barnabas.wire.messages.describe_producers import TopicRequest as ProducersT
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from barnabas.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.support.reference_batches import crafted_batch
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing import Node, StartFailed, reference
-from barnabas.testing.reference_exchange import Side
+from barnabas.testing import Node, StartFailed
 from barnabas.wire.messages.metadata import MetadataRequest
+from tests.support import reference
+from tests.support.reference_exchange import Side
 
 
 def test_a_directory_in_use_by_apache_kafka_is_refused(apache_kafka: reference.ApacheKafka) -> None:

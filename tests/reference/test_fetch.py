@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from barnabas.wire.uuids import ZERO_UUID, Uuid
+from tests.support.reference_batches import crafted_batch
 
 UNKNOWN_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg")
 BATCH_BYTES = len(crafted_batch([(b"key-0", b"value")]))

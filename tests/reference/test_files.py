@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.node.storage import producer_state
+from barnabas.node.storage.directory.log_dir import LogDir
+from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_dir import LogDir
-from barnabas.node.storage.log_dirs import LogDirs
 from barnabas.node.storage.origin import Origin
-from barnabas.testing import reference
 from barnabas.wire.batch import Record, build_batch, decode_records, read_header
 from barnabas.wire.compression import Compression
+from tests.support import reference
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1 << 20

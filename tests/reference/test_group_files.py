@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.core.coordinator.partitioning import partition_for
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 from .group_stage import Stage
 
@@ -17,7 +18,7 @@ class Alone:
     """A stage with us on it only."""
 
     def __init__(self, node: Node) -> None:
-        from barnabas.testing.reference_exchange import Side
+        from tests.support.reference_exchange import Side
 
         self.kafka = Side("Barnabas", node)
         self.sides = [self.kafka]

@@ -206,7 +206,9 @@ def delete(group: str, *wanted: tuple[str, int]) -> OffsetDeleteRequest:
 
 def test_offsets_are_deleted_unless_they_are_in_use(stage: Stage) -> None:
     used, unused = stage.both.topic(), stage.both.topic()
-    stage.both.same(delete("unknown-group", (used, 0)), 0)
+    for group in ("unknown-group", ""):
+        stage.both.same(delete(group, (used, 0)), 0)
+        stage.both.same(delete(group, ("unknown-topic", 0), (used, 7)), 0)
     stage.settle("anna", topics=(used,))
     stage.same("anna", stage.commit(used, 1, "anna", 1), 9)
     stage.same("anna", stage.commit(unused, 1, "anna", 1), 9)

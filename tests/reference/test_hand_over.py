@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node, reference
-from barnabas.testing.reference_batches import crafted_batch
-from barnabas.testing.reference_exchange import Side
+from barnabas.testing import Node
 from barnabas.wire.messages import alter_client_quotas as alter
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -21,6 +19,9 @@ from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.uuids import Uuid
+from tests.support import reference
+from tests.support.reference_batches import crafted_batch
+from tests.support.reference_exchange import Side
 
 PRODUCER_ID = 4242
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.reference_batches import crafted_batch
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.support.reference_batches import crafted_batch
 
 BEGAN = 1_700_000_000_000
 

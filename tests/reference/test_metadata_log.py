@@ -4,8 +4,10 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,23 @@ import pytest
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.records import LEVEL_NAMES, record_version
 from barnabas.core.metadata.state import Endpoint, MetadataImage
-from barnabas.node.metadata import Controller, Registration, SnapshotPolicy, claim_directories, open_controller
-from barnabas.node.metadata.load import LoadedMetadata, load_metadata
-from barnabas.node.metadata.snapshots import list_snapshots
-from barnabas.node.storage.files import FileHandles
-from barnabas.node.storage.log_dir import LogDir
-from barnabas.testing import reference, reference_libs
-from barnabas.testing.reference_exchange import Side
+from barnabas.node.broker.registration import BrokerLife, Registration
+from barnabas.node.configuration import BrokerConfig
+from barnabas.node.configuration.topics import TopicConfigs
+from barnabas.node.metadata.snapshotting import SnapshotPolicy
+from barnabas.node.quorum_member import QuorumMember
+from barnabas.node.raft.format import claim_directories
+from barnabas.node.raft.load import LoadedMetadata, load_metadata
+from barnabas.node.raft.snapshots import list_snapshots
+from barnabas.node.storage.directory.files import FileHandles
+from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.wire.records import metadata as wire
 from barnabas.wire.records.framing import metadata_record_types
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import Uuid
+from tests.support import reference, reference_libs
+from tests.support.reference_exchange import Side
+from tests.support.waiting import until
 
 # Registered, but nobody listens there: these controllers have no network.
 BROKER = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
@@ -43,26 +51,64 @@ def clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass
+class Metadata:
+    """A node's metadata without the node."""
+
+    member: QuorumMember
+    broker: BrokerLife
+    directory_id: Uuid
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.member.loader.image
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.broker.epoch
+
+
 @asynccontextmanager
-async def controller_on(root: Path, snapshots: SnapshotPolicy = NEVER) -> AsyncIterator[Controller]:
-    """A node's metadata without the node, stopped cleanly at the end."""
+async def controller_on(root: Path, snapshots: SnapshotPolicy = NEVER) -> AsyncIterator[Metadata]:
+    """Stopped cleanly at the end."""
     log_dir = LogDir(str(root), handles=FileHandles())
-    claim_directories([log_dir], log_dir, node_id=1, cluster_id=None, controller_endpoints=[CONTROLLER], now_ms=clock())
+    cluster_id = claim_directories(
+        [log_dir], log_dir, node_id=1, cluster_id=None, controller_endpoints=[CONTROLLER], now_ms=clock()
+    )
     assert log_dir.directory_id is not None
-    controller = open_controller(root, node_id=1, directory_id=log_dir.directory_id, clock=clock, snapshots=snapshots)
+    flusher = ThreadPoolExecutor(1)
+    member = QuorumMember(
+        load_metadata(root, node_id=1, directory_id=log_dir.directory_id),
+        flusher,
+        node_id=1,
+        cluster_id=cluster_id,
+        directory_id=log_dir.directory_id,
+        endpoints=[CONTROLLER],
+        topic_configs=TopicConfigs(BrokerConfig.from_properties({})),
+        clock=clock,
+        on_fault=pytest.fail,
+        snapshots=snapshots,
+    )
+    registration = Registration(
+        node_id=1,
+        cluster_id=cluster_id,
+        incarnation_id=Uuid.random(),
+        broker_endpoints=[BROKER],
+        controller_endpoints=[CONTROLLER],
+        log_dirs=[log_dir.directory_id],
+    )
+    controller = Metadata(member, BrokerLife(registration, member.channel), log_dir.directory_id)
     log_dir.begin()
     try:
-        await controller.activate(
-            Registration(
-                incarnation_id=Uuid.random(),
-                broker_endpoints=[BROKER],
-                controller_endpoints=[CONTROLLER],
-                log_dirs=[log_dir.directory_id],
-            )
-        )
+        await member.start()
+        await member.channel.request(registration.of_controller())
+        await controller.broker.register()
+        member.snapshotting.start()
         yield controller
     finally:
-        await controller.stop()
+        await controller.broker.leave()
+        await member.stop()
+        flusher.shutdown()
         await log_dir.close(clean=True, broker_epoch=controller.broker_epoch)
 
 
@@ -75,8 +121,10 @@ def load(root: Path) -> LoadedMetadata:
         log_dir.release()
 
 
-async def submit(controller: Controller, *records: Record) -> None:
-    await controller.submit(lambda image: Decision(records, None))
+async def submit(controller: Metadata, *records: Record) -> None:
+    assert controller.member.controller.active is not None
+    await controller.member.controller.active.decide(lambda image: Decision(records, None))
+    await controller.member.loader.reached(controller.member.raft.high_watermark - 1)
 
 
 def topic(name: str, directory_id: Uuid) -> list[Record]:
@@ -92,13 +140,6 @@ def topic(name: str, directory_id: Uuid) -> list[Record]:
         directories=[directory_id],
     )
     return [wire.TopicRecord(name=name, topic_id=topic_id), partition]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        await asyncio.sleep(0.005)
 
 
 def dump(*files: Path) -> list[dict[str, Any]]:
@@ -126,7 +167,7 @@ def kafka_name(record_type: type[Record]) -> str:
     return words.lstrip("_").upper()
 
 
-def one_of_each(controller: Controller) -> list[Record]:
+def one_of_each(controller: Metadata) -> list[Record]:
     """A legal story that has every type of record in it, apart from those that every start writes."""
     known, gone = topic("known", controller.directory_id), topic("gone", controller.directory_id)
     assert isinstance(gone[0], wire.TopicRecord)
@@ -202,10 +243,14 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
     newest = next(each for each in list_snapshots(log) if each.end_offset == image.offset + 1)
     snapshot = dump(log / newest.file_name, tmp_path / "data" / "bootstrap.checkpoint")
     assert [record["data"] for record in snapshot if record.get("type") == "FEATURE_LEVEL_RECORD"] == [
-        {"name": "metadata.version", "featureLevel": 25},
+        {"name": "metadata.version", "featureLevel": 30},
         {"name": "transaction.version", "featureLevel": 2},
+        {"name": "group.version", "featureLevel": 1},
+        {"name": "share.version", "featureLevel": 1},
     ] * 2
-    assert kinds(snapshot)[:-2] == [
+    assert kinds(snapshot)[:-4] == [
+        "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "ZK_MIGRATION_STATE_RECORD",
@@ -253,7 +298,7 @@ def test_kafka_starts_on_a_log_that_was_cut_behind_our_snapshots_and_gives_it_ba
 
     async def again() -> None:
         async with controller_on(root) as controller:
-            assert controller.epoch == 3
+            assert controller.member.raft.epoch == 3
             assert all(each.partitions[0].leader == 1 for each in controller.image.topics.values())
 
     asyncio.run(again())
@@ -362,7 +407,7 @@ def test_a_quorum_with_configured_voters_goes_to_us_and_back(tmp_path: Path) -> 
 
     async def ours() -> None:
         async with controller_on(kafka.data_dir) as controller:
-            assert controller.quorum().voters_record is None
+            assert controller.member.raft.quorum().voters_record is None
             assert controller.image.topics["of-kafka"].partitions[1].leader == 1
             await submit(controller, *topic("ours", controller.directory_id))
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.batch_sender import BatchSender
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
+from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.settings import ClientSettings
-from barnabas.pipelines.spark.sink.sender import BatchSender
+from barnabas.client.transaction import Transaction
+from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.transactions import CommittedOffset, TransactionalProducer
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
 from barnabas.wire.errors import ErrorCode
@@ -20,6 +23,7 @@ from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsReq
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 numbers = itertools.count(1)
+MARKS = "marks"
 TIMEOUT_MS = 60_000
 
 
@@ -31,8 +35,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def producer(cluster: Cluster) -> TransactionalProducer:
-    return TransactionalProducer(cluster)
+def producer(cluster: Cluster) -> Iterator[TransactionalProducer]:
+    made = TransactionalProducer(cluster)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -52,16 +58,13 @@ def txn_id(topic: str) -> str:
     return f"txn.{topic}"
 
 
-def batch(values: list[bytes], transaction: Any, sequence: int = 0) -> bytearray:
+def batch(values: list[bytes]) -> bytearray:
     records = [Record(offset, int(time.time() * 1000), None, value) for offset, value in enumerate(values)]
-    return build_batch(
-        records,
-        base_offset=0,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        base_sequence=sequence,
-        transactional=True,
-    )
+    return build_batch(records, base_offset=0)
+
+
+def sender_of(cluster: Cluster, transaction: Any, **settings: int) -> BatchSender:
+    return BatchSender(cluster, ProducerSettings(**settings), Transaction(PreparedTransaction(*transaction)))
 
 
 def committed_values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -95,9 +98,9 @@ def wait_for_values(cluster: Cluster, topic: str, expected: list[bytes]) -> None
 
 def fill(producer: TransactionalProducer, transaction: Any, topic: str, values: list[bytes]) -> None:
     producer.add_partitions(transaction, [(topic, 0)])
-    sender = BatchSender(producer.cluster, transactional_id=transaction.transactional_id)
-    for number, value in enumerate(values):
-        sender.send(topic, 0, batch([value], transaction, number))
+    sender = sender_of(producer.cluster, transaction)
+    for value in values:
+        sender.send(topic, 0, batch([value]))
     try:
         sender.flush()
     finally:
@@ -109,13 +112,13 @@ def test_another_process_commits_what_one_prepared_and_may_repeat_it(
 ) -> None:
     transaction = producer.begin(txn_id, TIMEOUT_MS)
     fill(producer, transaction, topic, [b"a", b"b"])
-    producer.add_offset(transaction, txn_id, (topic, 1), 8, "2 rows")
+    producer.leave_mark(transaction, MARKS, CommittedOffset(8, "2 rows"))
     assert committed_values(producer.cluster, topic) == []
     with Cluster(producer.cluster.settings) as elsewhere:
         driver = TransactionalProducer(elsewhere)
         for _ in range(3):
             driver.end(transaction, commit=True)
-    assert producer.committed_offset(txn_id, (topic, 1)) == CommittedOffset(8, "2 rows")
+    assert producer.last_mark(txn_id, MARKS) == CommittedOffset(8, "2 rows")
     wait_for_values(producer.cluster, topic, [b"a", b"b"])
 
 
@@ -124,9 +127,9 @@ def test_a_new_holder_of_the_id_ends_what_was_open_and_shuts_the_former_out(
 ) -> None:
     former = producer.begin(txn_id, TIMEOUT_MS)
     fill(producer, former, topic, [b"lost"])
-    producer.add_offset(former, txn_id, (topic, 1), 1, "")
+    producer.leave_mark(former, MARKS, CommittedOffset(1))
     present = producer.begin(txn_id, TIMEOUT_MS)
-    assert producer.committed_offset(txn_id, (topic, 1)) is None
+    assert producer.last_mark(txn_id, MARKS) is None
     with pytest.raises(Refused) as refused:
         producer.end(former, commit=True)
     assert refused.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -138,18 +141,18 @@ def test_a_new_holder_of_the_id_ends_what_was_open_and_shuts_the_former_out(
     wait_for_values(producer.cluster, topic, [b"kept"])
 
 
-def test_an_aborted_transaction_cannot_be_committed_and_leaves_no_offset(
+def test_an_aborted_transaction_cannot_be_committed_and_leaves_no_mark(
     producer: TransactionalProducer, topic: str, txn_id: str
 ) -> None:
     transaction = producer.begin(txn_id, TIMEOUT_MS)
     fill(producer, transaction, topic, [b"gone"])
-    producer.add_offset(transaction, txn_id, (topic, 1), 1, "")
+    producer.leave_mark(transaction, MARKS, CommittedOffset(1))
     producer.end(transaction, commit=False)
     producer.end(transaction, commit=False)
     with pytest.raises(Refused) as refused:
         producer.end(transaction, commit=True)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-    assert producer.committed_offset(txn_id, (topic, 1)) is None
+    assert producer.last_mark(txn_id, MARKS) is None
     wait_for_values(producer.cluster, topic, [])
 
 
@@ -174,17 +177,38 @@ def test_a_time_out_beyond_the_clusters_is_refused_with_both_names(
         producer.begin(txn_id, 3_600_000)
 
 
-def test_the_offset_of_a_group_that_never_committed_is_none(producer: TransactionalProducer, topic: str) -> None:
-    assert producer.committed_offset(f"group-{topic}", (topic, 0)) is None
+def test_an_id_that_never_committed_has_no_mark_and_no_group(producer: TransactionalProducer, topic: str) -> None:
+    assert producer.last_mark(f"id-{topic}", MARKS) is None
+    assert producer.last_mark(f"id-{topic}", f"nothing-{topic}") is None
+    assert producer.last_of_group(f"id-{topic}", topic) is None
+
+
+def test_a_mark_is_known_while_transactions_of_others_are_open_before_it(
+    producer: TransactionalProducer, txn_id: str
+) -> None:
+    """A reader of committed records would stop before the open one."""
+    other = producer.begin(f"{txn_id}.other", TIMEOUT_MS)
+    producer.leave_mark(other, MARKS, CommittedOffset(1, "open"))
+    for number in (5, 6):
+        transaction = producer.begin(txn_id, TIMEOUT_MS)
+        producer.leave_mark(transaction, MARKS, CommittedOffset(number, f"batch {number}"))
+        producer.end(transaction, commit=True)
+    with Cluster(producer.cluster.settings) as elsewhere:
+        driver = TransactionalProducer(elsewhere)
+        driver.begin(txn_id, TIMEOUT_MS)
+        assert driver.last_mark(txn_id, MARKS) == CommittedOffset(6, "batch 6")
+    producer.end(other, commit=True)
+    producer.begin(f"{txn_id}.other", TIMEOUT_MS)
+    assert producer.last_mark(f"{txn_id}.other", MARKS) == CommittedOffset(1, "open")
 
 
 def test_batches_of_many_partitions_arrive_in_order(producer: TransactionalProducer, topic: str, txn_id: str) -> None:
     transaction = producer.begin(txn_id, TIMEOUT_MS)
     producer.add_partitions(transaction, [(topic, 0), (topic, 1)])
-    sender = BatchSender(producer.cluster, transactional_id=txn_id, request_bytes_max=1_000)
+    sender = sender_of(producer.cluster, transaction, max_request_size=1_000)
     for number in range(50):
         for partition in (0, 1):
-            sender.send(topic, partition, batch([b"%d" % number], transaction, number))
+            sender.send(topic, partition, batch([b"%d" % number]))
     sender.flush()
     sender.close()
     producer.end(transaction, commit=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node, reference
-from barnabas.testing.reference_exchange import Side
+from barnabas.testing import Node
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -17,8 +16,9 @@ from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, Desc
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.wire.uuids import Uuid
+from tests.support import reference
+from tests.support.reference_exchange import Side
 
-RELEASE = "4.0-IV3"
 PROPERTIES = {
     "log.initial.task.delay.ms": "3600000",
     "num.partitions": "3",
@@ -37,7 +37,7 @@ TOPIC = 2
 def servers() -> Iterator[tuple[Any, Any]]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
-    with reference.ApacheKafka(properties=PROPERTIES, release_version=RELEASE) as kafka, Node(PROPERTIES) as node:
+    with reference.ApacheKafka(properties=PROPERTIES, features=reference.NOT_OURS) as kafka, Node(PROPERTIES) as node:
         yield kafka, node
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from barnabas.core.coordinator.partitioning import partition_for
-from barnabas.testing import reference
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -14,6 +13,7 @@ from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffset
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 from barnabas.wire.records.transactions import TransactionLogValue
 from barnabas.wire.schema import Request
+from tests.support import reference
 
 from .transaction_stage import GROUP, Stage, batches, coordinate, error_codes
 

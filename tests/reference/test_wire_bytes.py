@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import reference
-from barnabas.testing.random_messages import RandomMessages, message_classes, messages_and_versions, versions_of
 from barnabas.wire.apis import APIS, request_header_version, response_header_version
 from barnabas.wire.apis import message_classes as api_classes
 from barnabas.wire.codec import EncodeError
@@ -18,6 +16,8 @@ from barnabas.wire.errors import RETRIABLE, ErrorCode
 from barnabas.wire.records.framing import encode_metadata_record, metadata_record_types
 from barnabas.wire.schema import Message
 from barnabas.wire.shapes import Field, Kind, fields_of
+from tests.support import reference
+from tests.support.random_messages import RandomMessages, message_classes, messages_and_versions, versions_of
 
 EXAMPLES = 10
 FILTER = Path(__file__).parent / "java" / "WireBytes.java"

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.testing.reference_batches import crafted_batch
-from barnabas.testing.reference_exchange import Side
 from barnabas.wire.batch import decode_records, iterate_batches
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.messages.add_partitions_to_txn import (
@@ -32,6 +30,8 @@ from barnabas.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.wire.schema import Request, Response
+from tests.support.reference_batches import crafted_batch
+from tests.support.reference_exchange import Side
 
 GROUP, TRANSACTION = 0, 1
 NOT_READY = (14, 15, 16)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.testing.simulated_disk_metadata import MetadataStory
-from barnabas.testing.simulated_disk_seeds import slices, tell
+from tests.support.simulated_disk_metadata import MetadataStory
+from tests.support.simulated_disk_seeds import slices, tell
 
 SEEDS = 80
 
@@ -17,7 +17,7 @@ def test_a_crash_at_any_moment_loses_no_answered_decision(seeds: range) -> None:
 
 
 def test_a_commit_without_its_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.node.storage.flush_task.FlushTask.run", lambda task: task.discard())
+    monkeypatch.setattr("barnabas.node.storage.directory.flush_task.FlushTask.run", lambda task: task.discard())
 
     def tell_all() -> None:
         for seed in range(100):

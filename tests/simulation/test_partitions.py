@@ -1,6 +1,6 @@
 """Partitions on a disk that forgets: crashes between any two file operations, and nothing synced is lost.
 
-More seeds and one seed again: see `barnabas.testing.simulated_disk_seeds`, or `make simulate`.
+More seeds and one seed again: see `tests.support.simulated_disk_seeds`, or `make simulate`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.node.storage import recovery
-from barnabas.node.storage.flush_task import FlushTask
+from barnabas.node.storage.directory.flush_task import FlushTask
 from barnabas.node.storage.log import PartitionLog
-from barnabas.testing.simulated_disk_partitions import PartitionsStory
-from barnabas.testing.simulated_disk_seeds import slices, tell
+from barnabas.node.storage.recovery import recovery
+from tests.support.simulated_disk_partitions import PartitionsStory
+from tests.support.simulated_disk_seeds import slices, tell
 
 SEEDS = 120
 

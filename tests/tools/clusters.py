@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from barnabas.cli.catalogue import tool_of_script
 from barnabas.cli.run import run_tool
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
-RELEASE = "4.0-IV3"  # the metadata level at which we format
 PROPERTIES = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "3600000"}
 
 
@@ -26,7 +26,7 @@ def cluster(kind: str, properties: Mapping[str, str] | None = None) -> Iterator[
         with Node(config) as node:
             yield node
     else:
-        with reference.ApacheKafka(properties=config, release_version=RELEASE) as kafka:
+        with reference.ApacheKafka(properties=config, features=reference.NOT_OURS) as kafka:
             yield kafka
 
 

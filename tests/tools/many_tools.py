@@ -9,8 +9,8 @@ import struct
 import subprocess
 from pathlib import Path
 
-from barnabas.testing import reference
-from barnabas.testing.reference_libs import classpath_options, java
+from tests.support import reference
+from tests.support.reference_libs import classpath_options, java
 
 PROGRAM = Path(__file__).parent / "java" / "ManyTools.java"
 ALONE = ("console-", "perf-test", "verifiable", "e2e-latency", "storage")

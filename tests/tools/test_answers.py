@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 from .clusters import our_tool
 

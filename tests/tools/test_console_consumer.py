@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.admin.groups import committed_offsets, list_groups
+from barnabas.client.admin.groups import committed_offsets, list_groups
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
@@ -40,13 +39,6 @@ def console_consumer(node: Node, topic: str, *arguments: str) -> subprocess.Pope
 def produce(node: Node, topic: str, lines: str) -> None:
     node.create_topic(topic, partitions=1)
     assert our_tool("barnabas", ["produce", topic, "--bootstrap-server", node.bootstrap_servers], lines)[2] == 0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -112,3 +104,27 @@ def test_a_topic_that_is_mistyped_is_told_with_the_nearest_name_and_waited_for(n
     assert (stdout, code) == ("", 0)
     assert stderr.splitlines()[0].endswith("Topic oders does not exist; waiting for it. Did you mean orders?")
     assert stderr.splitlines()[1] == "Processed a total of 0 messages"
+
+
+def test_a_partition_that_the_topic_does_not_have_is_told_and_not_waited_for(node: Node) -> None:
+    node.create_topic("three", partitions=3)
+    arguments = ["--bootstrap-server", node.bootstrap_servers, "--topic", "three", "--partition", "9"]
+    stdout, stderr, code = our_tool("kafka-console-consumer", arguments, None)
+    assert (stdout, code) == ("", 1)
+    assert stderr == "Topic 'three' has no partition 9: it has 3, numbered from 0.\n"
+
+
+def test_who_reads_from_the_beginning_learns_that_records_were_deleted(node: Node) -> None:
+    produce(node, "shortened", "a\nb\nc\n")
+    address = ["--bootstrap-server", node.bootstrap_servers]
+    plan = '{"version":1,"partitions":[{"topic":"shortened","partition":0,"offset":2}]}'
+    path = node.data_dir / "offsets.json"
+    path.write_text(plan)
+    assert our_tool("kafka-delete-records", [*address, "--offset-json-file", str(path)], None)[2] == 0
+    hint = (
+        "Records before offset 2 of shortened-0 were deleted, by retention or by DeleteRecords: "
+        "reading begins behind them.\n"
+    )
+    reading = [*address, "--topic", "shortened", "--from-beginning", "--max-messages", "1"]
+    assert our_tool("kafka-console-consumer", reading, None) == ("c\n", f"{hint}Processed a total of 1 messages\n", 0)
+    assert our_tool("barnabas", ["consume", "shortened", "--exit", *address], None) == ("c\n", hint, 0)

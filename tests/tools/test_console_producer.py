@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
+from tests.support.waiting import wait_until
 
 LIMIT_S = 30.0
 
@@ -41,13 +42,6 @@ def values(node: Node) -> list[bytes | None]:
         with Fetcher(cluster) as fetcher:
             found = read(fetcher, dict.fromkeys(partitions, 0), until=end_offsets(cluster, partitions))
             return [record.value for some in found for record in some]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_nothing_that_was_read_is_lost_or_reordered_while_the_node_is_killed_and_comes_back(node: Node) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from barnabas.testing import reference
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.compression import Compression
+from tests.support import reference
 
 from .clusters import cluster, our_tool
 from .many_tools import ManyTools
@@ -52,6 +52,12 @@ def test_every_file_of_a_node_is_dumped_as_kafkas_tool_dumps_it(where: str, kafk
                 ours = our_tool("kafka-dump-log", arguments, None)
                 assert ours[0].splitlines() == theirs[0].splitlines(), arguments
                 assert (ours[1].splitlines(), ours[2]) == (theirs[1].splitlines(), theirs[2]), arguments
+
+
+@pytest.mark.parametrize("name", ["nosuch.log", "nosuch.index", "nosuch.snapshot"])
+def test_a_file_that_is_not_there_is_told(name: str) -> None:
+    stdout, stderr, code = our_tool("kafka-dump-log", ["--files", name], None)
+    assert (stdout, stderr, code) == (f"Dumping {name}\n", f"There is no file {name}.\n", 1)
 
 
 def test_a_damaged_batch_is_shown_as_such_and_its_records_are_one_sentence(tmp_path: Path) -> None:

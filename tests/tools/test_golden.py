@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing import reference
+from tests.support import reference
 
 from .clusters import cluster, names_of, our_tool
 from .many_tools import ManyTools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 
+from barnabas.cli.tools.tail import shown_time
 from barnabas.testing import Node
 
 from .clusters import our_tool
@@ -100,6 +102,17 @@ def test_tail_shows_what_its_filters_let_through(node: Node) -> None:
     assert len(tail("--since", "1h", "--header", "shop")) == 3
     assert [line.split()[1:] for line in tail("-n", "1")] == [["[shop=one]", "anna", "ananas"]]
     assert tail("--since", "2099-01-01") == []
+    assert (
+        barnabas(node, "tail", "orders", "-n", "1", "--exit")[0] == barnabas(node, "tail", "orders", "-e", "-n", "1")[0]
+    )
+
+
+def test_tail_tells_the_date_of_what_is_of_another_day() -> None:
+    now_ms = round(time.time() * 1000)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", shown_time(now_ms))
+    assert shown_time(now_ms - 86_400_000).startswith(
+        time.strftime("%Y-%m-%d ", time.localtime(now_ms / 1000 - 86_400))
+    )
 
 
 def test_tail_tells_a_tombstone_from_an_empty_value_and_moves_no_cursor(node: Node) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.tools.server_stop import Process, is_node, node_id_of
-from barnabas.testing import reference
+from tests.support import reference
 
 from .clusters import our_tool
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
 from barnabas.testing.node import StartFailed
+from tests.support import reference
 
 from .clusters import our_tool
 
@@ -41,7 +42,7 @@ def test_our_node_begins_what_the_tool_formatted(tmp_path: Path, options: list[s
     with Node(data_dir=tmp_path / "data") as node:
         assert node.cluster_id == CLUSTER_ID
         described = our_tool("kafka-features", ["--bootstrap-server", node.bootstrap_servers, "describe"], None)[0]
-    wanted = "4.2-IV1" if "4.2" in options else "4.0-IV3"
+    wanted = "4.2-IV1" if "4.2" in options else "4.3-IV0"
     assert f"FinalizedVersionLevel: {wanted}" in described
 
 

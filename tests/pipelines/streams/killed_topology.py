@@ -1,6 +1,6 @@
 """A driver to be killed: a topology that copies records and, behind a repartition, counts them and adds them up by key.
 
-python killed_topology.py SERVERS CHECKPOINTS INPUT COPIES TOTALS CORES; it runs until it is killed.
+python killed_topology.py SERVERS CHECKPOINTS INPUT COPIES TOTALS CORES CACHE; it runs until it is killed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from barnabas.spark import session
 from barnabas.streams import STRING, Topology
 
 
-def main(servers: str, checkpoints: str, read: str, copies: str, totals: str, cores: str) -> None:
+def main(servers: str, checkpoints: str, read: str, copies: str, totals: str, cores: str, cache: str) -> None:
     spark = session("killed", master=f"local[{cores},4]", conf={"spark.log.level": "ERROR"})
-    topology = Topology("killed", processing_guarantee="exactly_once_v2")
+    topology = Topology("killed", processing_guarantee="exactly_once_v2", state_cache_bytes=int(cache))
     records = topology.stream(read, value=STRING)
     records.to(copies)
     grouped = records.group_by(lambda key, value: key, key=STRING)

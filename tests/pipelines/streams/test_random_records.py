@@ -13,7 +13,17 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.streams import JSON, LONG, Topology, TopologyTestDriver, hopping, session, sliding, tumbling, within
+from barnabas.streams import (
+    JSON,
+    LONG,
+    Topology,
+    TopologyTestDriver,
+    hopping,
+    session_window,
+    sliding,
+    tumbling,
+    within,
+)
 
 pytestmark = pytest.mark.timeout(600)
 PARTITIONS, RECORDS, GRACE, SEED = 60, 16, 5, 20
@@ -38,7 +48,7 @@ def topology() -> Topology:
     hops = grouped.windowed_by(hopping(SIZE, ADVANCE, grace=GRACE))
     hops.reduce(lambda old, new: old + new).to("hopping", value=JSON)
     hops.count().suppress().to("closed", value=LONG)
-    sessions = grouped.windowed_by(session(GAP, grace=GRACE))
+    sessions = grouped.windowed_by(session_window(GAP, grace=GRACE))
     sessions.count().to("sessions", value=LONG)
     sessions.reduce(lambda old, new: old + new).suppress().to("closed-sessions", value=JSON)
     grouped.windowed_by(sliding(DIFFERENCE, grace=1000)).reduce(lambda old, new: old + new).to("sliding", value=JSON)

@@ -18,7 +18,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 KILLS = int(os.environ.get("BARNABAS_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("BARNABAS_SPARK_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
@@ -59,7 +60,8 @@ def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path:
     class Stage(kill_stage().KillStage):  # type: ignore[misc]
         def start_driver(self, command: list[str] | None = None, **environment: str) -> None:
             cores = str(chance.choice((2, 3)))  # another machine may take over
-            super().start_driver([sys.executable, str(PIPELINE), *self.arguments(), cores], **environment)
+            cache = chance.choice(("0", "0", "100000000"))  # with 0 state is on disk
+            super().start_driver([sys.executable, str(PIPELINE), *self.arguments(), cores, cache], **environment)
 
     stage = Stage(servers, tmp_path, "topology")
     try:

@@ -1,7 +1,9 @@
 // Topologies of Kafka Streams run by its own TopologyTestDriver: what it makes of given records.
 //
 // A line of JSON on standard input is {"topology": NAME, "records": [[TOPIC, KEY, VALUE, TIMESTAMP], ...]}; the answer is
-// a line with [[KEY, VALUE, TIMESTAMP], ...], what was written to the topic "out". Keys of windows are KEY@START@END.
+// a line with [[KEY, VALUE, TIMESTAMP, NUMBER], ...], what was written to the topic "out" and which record brought it
+// about. Keys of windows are KEY@START@END. "chain:A,B" are the operators A and B one behind the other, as
+// tests/unit/pipelines/streams/chains.py has them.
 // Values are text; aggregates are texts joined together, so that order and number of their parts can be seen.
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -13,6 +15,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -30,10 +33,12 @@ import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
@@ -42,6 +47,13 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.ContextualProcessor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.test.TestRecord;
 
 public class Topologies {
@@ -66,7 +78,12 @@ public class Topologies {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonNode asked = MAPPER.readTree(line);
             StreamsBuilder builder = new StreamsBuilder();
-            build(builder, asked.get("topology").asText());
+            String name = asked.get("topology").asText();
+            if (name.startsWith("chain:")) {
+                new Chain(builder).build(name.substring("chain:".length()));
+            } else {
+                build(builder, name);
+            }
             System.out.println(MAPPER.writeValueAsString(answer(builder, asked.get("records"))));
         }
         System.exit(0);
@@ -78,19 +95,22 @@ public class Topologies {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
         settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("barnabas-topologies-").toString());
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         List<List<Object>> found = new ArrayList<>();
         try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), settings, Instant.EPOCH)) {
+            var output = driver.createOutputTopic("out", new StringDeserializer(), new StringDeserializer());
+            int number = 0;
             for (JsonNode record : records) {
                 TestInputTopic<String, String> topic =
                     driver.createInputTopic(record.get(0).asText(), new StringSerializer(), new StringSerializer());
                 topic.pipeInput(text(record.get(1)), text(record.get(2)), record.get(3).asLong());
                 // Unmatched records of joins are looked for once a second.
                 driver.advanceWallClockTime(Duration.ofSeconds(2));
-            }
-            for (TestRecord<String, String> one :
-                driver.createOutputTopic("out", new StringDeserializer(), new StringDeserializer())
-                    .readRecordsToList()) {
-                found.add(Arrays.asList(one.key(), one.value(), one.timestamp()));
+                for (TestRecord<String, String> one : output.readRecordsToList()) {
+                    found.add(Arrays.asList(one.key(), one.value(), one.timestamp(), number));
+                }
+                number++;
             }
         }
         return found;
@@ -254,6 +274,192 @@ public class Topologies {
                 .mapValues(value -> value == null ? null : value + "!").toTable(Materialized.with(STRING, STRING))
                 .join(table, Topologies::pair));
             default -> throw new IllegalArgumentException("no topology " + name);
+        }
+    }
+
+    /** The operators of a chain. Tables that several of them use are one. */
+    private static final class Chain {
+        private final StreamsBuilder builder;
+        private final Map<String, KTable<String, String>> tables = new HashMap<>();
+        private int stores = 0;
+
+        Chain(StreamsBuilder builder) {
+            this.builder = builder;
+        }
+
+        void build(String names) {
+            KStream<String, String> stream = stream("in");
+            for (String name : names.split(",")) {
+                stream = behind(stream, name);
+            }
+            written(stream);
+        }
+
+        private KStream<String, String> stream(String topic) {
+            return builder.stream(topic, TEXTS);
+        }
+
+        private KTable<String, String> table(String topic) {
+            return tables.computeIfAbsent(topic, name -> builder.table(name, TEXTS));
+        }
+
+        private KStream<String, String> behind(KStream<String, String> stream, String name) {
+            return switch (name) {
+                case "filter" -> stream.filter((key, value) -> value.length() % 4 != 3);
+                case "map-values" -> stream.mapValues(value -> brief(value + "v"));
+                case "map" -> stream.map((key, value) -> KeyValue.pair(keyOf(value), brief(value + "m")));
+                case "select-key" -> stream.selectKey((key, value) -> keyOf(value + "s"));
+                case "flat-map-values" -> stream.flatMapValues(value -> List.of(value, brief(value + "f")));
+                case "branch" -> {
+                    Map<String, KStream<String, String>> parts = stream.split(Named.as("part"))
+                        .branch((key, value) -> value.length() % 2 == 0, Branched.as("-even"))
+                        .defaultBranch(Branched.as("-odd"));
+                    yield parts.get("part-odd").mapValues(value -> brief(value + "o")).merge(parts.get("part-even"));
+                }
+                case "double" -> {
+                    KStream<String, String> first = stream.mapValues(value -> brief(value + "1"));
+                    yield stream.filter((key, value) -> !"c".equals(key)).merge(first);
+                }
+                case "merge" -> stream.merge(stream("other"));
+                case "repartition" -> stream.repartition(Repartitioned.with(STRING, STRING));
+                case "count" -> grouped(stream).count(Materialized.with(STRING, LONG)).toStream()
+                    .mapValues(String::valueOf);
+                case "reduce" -> grouped(stream).reduce(Chain::joined).toStream();
+                case "tumbling" -> named(grouped(stream).windowedBy(TUMBLING).reduce(Chain::joined));
+                case "hopping" -> named(grouped(stream).windowedBy(HOPPING).count().mapValues(String::valueOf));
+                case "closed" -> named(
+                    closed(grouped(stream).windowedBy(TUMBLING).count()).mapValues(String::valueOf));
+                case "hopping-closed" -> named(closed(grouped(stream).windowedBy(HOPPING).reduce(Chain::joined)));
+                case "session" -> named(grouped(stream).windowedBy(SESSION).reduce(Chain::joined));
+                case "session-closed" -> named(closed(grouped(stream).windowedBy(SESSION).reduce(Chain::joined)));
+                case "sliding" -> named(grouped(stream).windowedBy(SLIDING).reduce(Chain::joined));
+                case "join" -> stream.join(stream("other"), Chain::both, NEAR, JOINED);
+                case "left-join" -> stream.leftJoin(stream("other"), Chain::both, NEAR, JOINED);
+                case "outer-join" -> stream.outerJoin(stream("other"), Chain::both, NEAR, JOINED);
+                case "join-self" -> stream.join(
+                    stream.mapValues(value -> brief(value + "j")), Chain::both, NEAR, JOINED);
+                case "join-table" -> stream.join(table("rows"), Chain::both);
+                case "left-join-table" -> stream.leftJoin(table("rows"), Chain::both);
+                case "join-own-count" -> stream.join(grouped(stream).count(Materialized.with(STRING, LONG)),
+                    (value, count) -> brief(value + "#" + count), Joined.with(STRING, STRING, LONG));
+                case "to-table" -> there(stream.toTable(Materialized.with(STRING, STRING))
+                    .filter((key, value) -> value.length() % 4 != 2).toStream());
+                case "join-tables" -> there(stream.toTable(Materialized.with(STRING, STRING))
+                    .outerJoin(table("rows"), Chain::both).toStream());
+                case "foreign-key" -> there(stream.toTable(Materialized.with(STRING, STRING))
+                    .leftJoin(table("names"), Chain::keyOf, Chain::both, Materialized.with(STRING, STRING)).toStream());
+                case "regrouped" -> stream.toTable(Materialized.with(STRING, STRING))
+                    .groupBy((key, value) -> KeyValue.pair(keyOf(value), value), Grouped.with(STRING, STRING))
+                    .count(Materialized.with(STRING, LONG)).toStream().mapValues(String::valueOf);
+                case "table-aggregate" -> there(stream.toTable(Materialized.with(STRING, STRING))
+                    .groupBy((key, value) -> KeyValue.pair(keyOf(value), value), Grouped.with(STRING, STRING))
+                    .aggregate(
+                        () -> "=",
+                        (key, value, found) -> brief(found + "+" + value),
+                        (key, value, found) -> brief(found + "-" + value),
+                        Materialized.with(STRING, STRING))
+                    .toStream());
+                case "process" -> {
+                    String store = store();
+                    yield stream.process(() -> new Last(store), store);
+                }
+                case "punctuate" -> {
+                    String store = store();
+                    yield stream.process(() -> new Gathered(store), store);
+                }
+                default -> throw new IllegalArgumentException("no operator " + name);
+            };
+        }
+
+        private String store() {
+            String name = "processed-" + ++stores;
+            builder.addStateStore(
+                Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), STRING, STRING));
+            return name;
+        }
+
+        /** Forwards a value with the one before it, and every third value of a key twice. */
+        private static final class Last extends ContextualProcessor<String, String, String, String> {
+            private final String name;
+
+            Last(String name) {
+                this.name = name;
+            }
+
+            @Override
+            public void process(Record<String, String> record) {
+                KeyValueStore<String, String> store = context().getStateStore(name);
+                String held = store.get(record.key());
+                int count = held == null ? 0 : Integer.parseInt(held.substring(0, held.indexOf(':')));
+                String last = held == null ? "" : held.substring(held.indexOf(':') + 1);
+                store.put(record.key(), (count + 1) + ":" + record.value());
+                for (int time = 0; time < (count % 3 == 2 ? 2 : 1); time++) {
+                    context().forward(record.withValue(brief(last + ">" + record.value())));
+                }
+            }
+        }
+
+        /** Gathers values by key, and forwards them whenever 10 ms of stream time have passed. */
+        private static final class Gathered extends ContextualProcessor<String, String, String, String> {
+            private final String name;
+
+            Gathered(String name) {
+                this.name = name;
+            }
+
+            @Override
+            public void init(ProcessorContext<String, String> context) {
+                super.init(context);
+                context.schedule(Duration.ofMillis(10), PunctuationType.STREAM_TIME, this::show);
+            }
+
+            @Override
+            public void process(Record<String, String> record) {
+                KeyValueStore<String, String> store = context().getStateStore(name);
+                String held = store.get(record.key());
+                store.put(record.key(), brief((held == null ? "" : held) + "." + record.value()));
+            }
+
+            private void show(long now) {
+                KeyValueStore<String, String> store = context().getStateStore(name);
+                List<KeyValue<String, String>> all = new ArrayList<>();
+                try (KeyValueIterator<String, String> entries = store.all()) {
+                    entries.forEachRemaining(all::add);
+                }
+                for (KeyValue<String, String> entry : all) {
+                    context().forward(new Record<>(entry.key, entry.value, now));
+                    store.delete(entry.key);
+                }
+            }
+        }
+
+        private static KGroupedStream<String, String> grouped(KStream<String, String> stream) {
+            return stream.groupByKey(Grouped.with(STRING, STRING));
+        }
+
+        private static <V> KStream<String, V> there(KStream<String, V> stream) {
+            return stream.filter((key, value) -> value != null);
+        }
+
+        private static KStream<String, String> named(KTable<? extends Windowed<String>, String> table) {
+            return table.toStream().filter((key, value) -> value != null)
+                .map((key, value) -> KeyValue.pair(key.key(), brief(value + "@" + key.window().start() % 100)));
+        }
+
+        private static String brief(String text) {
+            return text.substring(Math.max(0, text.length() - 9));
+        }
+
+        private static String keyOf(String value) {
+            return "abc".substring(value.length() % 3, value.length() % 3 + 1);
+        }
+
+        private static String joined(String old, String now) {
+            return brief(old + "+" + now);
+        }
+
+        private static String both(String left, String right) {
+            return brief("(" + (left == null ? "-" : left) + " " + (right == null ? "-" : right) + ")");
         }
     }
 

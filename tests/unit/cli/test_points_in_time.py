@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.cli.admin.points_in_time import duration_ms, iso_duration_ms, since_ms, timestamp_ms
+from barnabas.cli.arguments.points_in_time import duration_ms, iso_duration_ms, since_ms, timestamp_ms
 from barnabas.cli.errors import UsageError
 
 

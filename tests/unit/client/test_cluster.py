@@ -158,7 +158,7 @@ def test_what_cannot_be_listed_is_refused_at_once(scripted: Any) -> None:
         with pytest.raises(Refused, match=r"Offsets of t-0 cannot be listed \(TOPIC_AUTHORIZATION_FAILED\)$"):
             cluster.list_offsets({("t", 0): -1})
         cluster.connection(1).versions[2] = (1, 6)  # type: ignore[index]
-        cluster.connection(1)._newest.clear()
+        cluster.connection(1)._protocol._newest.clear()
         with pytest.raises(UnsupportedByBroker, match="ListOffsets up to version 6, and 7 is needed"):
             cluster.list_offsets({("t", 0): -3})
 

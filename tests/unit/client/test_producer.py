@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.batch_sender import BatchSender
+from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
-from barnabas.wire.batch import decode_records, read_header
+from barnabas.wire.batch import Record, build_batch, decode_records, read_header
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.init_producer_id import InitProducerIdResponse
 from barnabas.wire.messages.metadata import (
@@ -108,11 +110,38 @@ def test_what_may_pass_is_tried_again(kept: Log, code: int | None) -> None:
     assert kept.batches == [(0, 0, 0, [b"v"])]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None])
+def test_ready_batches_are_sent_again_at_once_although_the_broker_is_slow_to_name_the_leader(
+    kept: Log, code: int | None
+) -> None:
+    """Asking takes longer than the pause before the next try, which is over when it is looked at again."""
+    kept.codes = [code]
+    answered = kept.metadata
+
+    def slowly(request: Any, version: int) -> MetadataResponse:
+        time.sleep(0.05)
+        return answered(request, version)
+
+    kept.broker.script[3] = slowly
+    began = time.monotonic()
+    with Cluster(kept.broker.settings()) as cluster:
+        sender = BatchSender(cluster)
+        for number in range(3):
+            sender.send("t", 0, build_batch([Record(0, 5, None, b"%d" % number)]))
+        sender.flush()
+        sender.close()
+    assert kept.batches == [(0, 0, number, [b"%d" % number]) for number in range(3)]
+    assert time.monotonic() - began < WAIT_S
+
+
 def test_what_will_not_pass_is_told_and_the_rest_goes_on(kept: Log) -> None:
     kept.codes = [ErrorCode.MESSAGE_TOO_LARGE]
     with kept.producer() as producer:
         first = producer.send("t", b"large")
-        with pytest.raises(Refused, match=r"^1 records for t-0 were refused \(MESSAGE_TOO_LARGE\)$"):
+        with pytest.raises(
+            Refused,
+            match=r"^1 records for t-0 were refused: a batch of \d+ bytes is larger than the topic's max\.message",
+        ):
             first.result(WAIT_S)
         producer.send("t", b"next").result(WAIT_S)
     assert kept.batches == [(0, 1, 0, [b"next"])], "the hole in the sequences is closed by a new epoch"

@@ -6,10 +6,13 @@ import pytest
 
 from barnabas.client.errors import AuthenticationFailed
 from barnabas.client.sasl import PlainExchange, ScramExchange, exchange_for
+from barnabas.client.security import SecuritySettings
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+LOGIN = SecuritySettings(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username="a=b,c", password="x")
 
 
 def scram() -> ScramExchange:
@@ -69,6 +72,6 @@ def test_the_servers_refusal_is_told() -> None:
 
 
 def test_names_with_commas_and_equals_signs_are_escaped_and_nonces_differ() -> None:
-    first = exchange_for("SCRAM-SHA-512", "a=b,c", "x").first()
+    first = exchange_for(LOGIN).first()
     assert first.startswith(b"n,,n=a=3Db=2Cc,r=")
-    assert first != exchange_for("SCRAM-SHA-512", "a=b,c", "x").first()
+    assert first != exchange_for(LOGIN).first()

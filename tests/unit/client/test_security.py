@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from barnabas.client.errors import InvalidSetting
-from barnabas.client.security import SecuritySettings, parse_jaas, pem_blocks
+from barnabas.client.key_stores import pem_blocks
+from barnabas.client.security import SecuritySettings, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nQUJD\nREVG\n-----END CERTIFICATE-----\n"
-KEY = "-----BEGIN PRIVATE KEY-----\nR0hJ\n-----END PRIVATE KEY-----\n"
+KEY = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+BROKEN_KEY = "-----BEGIN PRIVATE KEY-----\nR0hJ\n-----END PRIVATE KEY-----\n"
 
 
 @pytest.mark.parametrize(
@@ -71,20 +75,17 @@ def test_key_and_certificates_come_from_files_or_from_the_properties(tmp_path: P
     ("properties", "sentence"),
     [
         (
-            {"ssl.truststore.location": "trust.jks"},
-            r"ssl\.truststore\.type is JKS, which only Java reads: set it to PEM",
+            {"ssl.truststore.location": "/dev/null"},
+            r"ssl\.truststore\.location is /dev/null, which is no key store that can be read: it is neither JKS",
         ),
-        (
-            {"ssl.keystore.location": "k.p12", "ssl.keystore.type": "PKCS12"},
-            r"ssl\.keystore\.type is PKCS12, which only Java reads",
-        ),
+        ({"ssl.keystore.key": BROKEN_KEY}, r"ssl\.keystore\.key is no key store that can be read: its private key"),
         (
             {"ssl.truststore.location": "/nowhere.pem", "ssl.truststore.type": "PEM"},
             r"ssl\.truststore\.location is /nowhere\.pem, which cannot be read: No such file or directory\.",
         ),
-        ({"ssl.truststore.certificates": KEY}, r"ssl\.truststore\.certificates holds no certificate in PEM\."),
+        ({"ssl.truststore.certificates": KEY}, r"ssl\.truststore\.certificates holds no certificate\."),
         ({"ssl.keystore.key": KEY}, r"ssl\.keystore\.key has no certificate\."),
-        ({"ssl.enabled.protocols": "TLSv1.1"}, r"ssl\.enabled\.protocols names TLSv1\.1"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, r"ssl\.enabled\.protocols names neither TLSv1\.2"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_what_to_do(properties: dict[str, str], sentence: str) -> None:

@@ -57,8 +57,12 @@ def test_properties_become_settings() -> None:
         ),
         ({"security.protocol": "SASL_SSL"}, r"sasl.mechanism is GSSAPI \(Kafka's default\), which is not spoken here"),
         (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"},
+            "sasl.mechanism is DIGEST-MD5, which is not spoken here: use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"},
-            "sasl.mechanism is OAUTHBEARER, which is not spoken here: use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
+            "sasl.oauthbearer.token.endpoint.url is missing: OAUTHBEARER needs an identity provider",
         ),
         (
             {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"},

@@ -8,21 +8,28 @@ from typing import Any
 import pytest
 
 from barnabas.core.metadata.state import MetadataImage
+from barnabas.node.broker.fetch_response import pack_answer
+from barnabas.node.broker.produce_response import AppendedResponse
 from barnabas.node.dispatch import (
     Answer,
     Dispatcher,
     Exchange,
     Handler,
-    LogLimiter,
     Route,
     Unanswerable,
 )
-from barnabas.node.handlers import HANDLERS
+from barnabas.node.handlers import HANDLERS, Api, Served
+from barnabas.node.handlers.k08_offset_commit import Committed
+from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.requests import InvalidRequest, ListenerKind, RawResponse, RequestContext, Session
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.wire.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 BORROWED = "k18_api_versions"
@@ -36,7 +43,7 @@ class FakeNode:
 def more_apis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their handlers are never reached: the tests put their own in their place."""
     for api_key in (0, 3, 22, 36, 52):
-        monkeypatch.setitem(HANDLERS, api_key, BORROWED)
+        monkeypatch.setitem(HANDLERS, api_key, Api(BORROWED, Served.BROKER | Served.CONTROLLER))
 
 
 def with_handler(handler: Handler) -> Dispatcher:
@@ -247,6 +254,77 @@ def test_a_body_already_encoded_is_sent_in_its_parts() -> None:
     assert whole(answer) == b"\x00abcd"
 
 
+OFFSET_COMMIT_8 = OffsetCommitRequest(group_id="g").encode(8)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body", "answer_class", "answer"),
+    [
+        (0, 9, ProduceRequest(acks=1).encode(9), ProduceResponse, AppendedResponse([])),
+        (0, 8, ProduceRequest(acks=1).encode(8), ProduceResponse, AppendedResponse([])),
+        (8, 8, OFFSET_COMMIT_8, OffsetCommitResponse, Committed([], [])),
+        (1, 12, FetchRequest().encode(12), FetchResponse, None),
+        (1, 11, FetchRequest().encode(11), FetchResponse, None),
+        (3, 3, MetadataRequest().encode(3), MetadataResponse, MetadataResponse()),
+        (3, 2, MetadataRequest().encode(2), MetadataResponse, MetadataResponse()),
+    ],
+)
+def test_what_throttles_a_client_stands_in_every_answer_that_has_room_for_it(
+    api_key: int, version: int, body: bytes, answer_class: Any, answer: Any
+) -> None:
+    async def handler(context: RequestContext, request: Any, node: Any) -> Any:
+        context.throttle_time_ms = 1234
+        return await pack_answer(context.api_version, 7, []) if answer is None else answer
+
+    flexible = version >= (12 if api_key == 1 else 9 if api_key == 0 else 8 if api_key == 8 else 99)
+    packed = serve(with_handler(handler), frame(api_key, version, body, tags=b"\x00" if flexible else b""))
+    decoded = answer_class.decode(packed[1:] if flexible else packed, version)
+    assert decoded.throttle_time_ms == (0 if (api_key, version) == (3, 2) else 1234)
+
+
+def test_what_the_controller_decides_is_waited_for_in_a_task_with_time_outs() -> None:
+    class Controller:
+        async def execute(self, context: RequestContext, request: Any) -> Any:
+            async with asyncio.timeout(10):
+                await asyncio.sleep(0)
+            return CreateTopicsResponse(throttle_time_ms=context.api_version)
+
+    class WithController:
+        controller = Controller()
+
+    request = frame(19, 4, CreateTopicsRequest().encode(4))
+    answer = asyncio.run(answer_of(Dispatcher(WithController()), request))  # type: ignore[arg-type]
+    assert CreateTopicsResponse.decode(answer, 4).throttle_time_ms == 4
+
+
+def test_a_client_that_goes_away_ends_the_task_of_its_request() -> None:
+    ended: list[str] = []
+
+    class Controller:
+        async def execute(self, context: RequestContext, request: Any) -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+    class WithController:
+        controller = Controller()
+
+    async def story() -> None:
+        dispatcher = Dispatcher(WithController())  # type: ignore[arg-type]
+        exchange = dispatcher.serve(session_of(dispatcher), frame(19, 4, CreateTopicsRequest().encode(4)))
+        assert isinstance(exchange, Exchange)
+        exchange.finished = lambda answer, error: None
+        await asyncio.sleep(0)
+        exchange.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(story())
+    assert ended == ["cancelled"]
+
+
 def test_wrappers_compose_with_the_last_one_outermost() -> None:
     told: list[str] = []
 
@@ -264,6 +342,9 @@ def test_wrappers_compose_with_the_last_one_outermost() -> None:
     serve(dispatcher, frame(18, 0, b""))
     assert told == ["outer api_versions", "inner api_versions"]
     assert dispatcher.requests_by_api() == {18: 1}
+    dispatcher.wrap([])
+    serve(dispatcher, frame(18, 0, b""))
+    assert len(told) == 2
 
 
 def test_debug_shows_requests_but_never_secrets(caplog: pytest.LogCaptureFixture) -> None:
@@ -367,3 +448,38 @@ async def answer_of(dispatcher: Dispatcher, request: memoryview) -> bytes:
         answer = await asyncio.wait_for(done, 10)
     assert answer is not None
     return whole(answer)
+
+
+def test_a_long_answer_of_a_handler_that_has_waited_is_written_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock finds the turn over, so every step of the answer is a turn of its own."""
+    monkeypatch.setattr("barnabas.node.turns.TURN_S", -1.0)
+    answers: list[Answer | None] = []
+
+    def turns_of(topics: int) -> int:
+        async def story() -> int:
+            decided: asyncio.Future[CreateTopicsResponse] = asyncio.get_running_loop().create_future()
+
+            async def handler(context: RequestContext, request: Any, node: Any) -> CreateTopicsResponse:
+                return await decided
+
+            dispatcher = with_handler(handler)
+            request = frame(19, 5, CreateTopicsRequest(topics=[], timeout_ms=1).encode(5), tags=b"\x00")
+            exchange = dispatcher.serve(session_of(dispatcher), request)
+            assert isinstance(exchange, Exchange)
+            exchange.finished = lambda answer, error: answers.append(answer)
+            decided.set_result(
+                CreateTopicsResponse(topics=[CreatableTopicResult(name=f"t{number}") for number in range(topics)])
+            )
+            turns = 0
+            while not answers:
+                await asyncio.sleep(0)
+                turns += 1
+            answer = answers.pop()
+            assert answer is not None
+            assert len(CreateTopicsResponse.decode(whole(answer)[1:], 5).topics) == topics
+            return turns
+
+        return asyncio.run(story())
+
+    assert turns_of(1) == 1
+    assert turns_of(1_000) > 4

@@ -17,6 +17,8 @@ def context_of(context_type: type[RequestContext] = RequestContext) -> RequestCo
 class OnlyDescribe(RequestContext):
     __slots__ = ()
 
+    may_everything = False
+
     def may(self, operation: Operation, resource: Resource) -> bool:
         return operation is Operation.DESCRIBE
 

@@ -1,7 +1,7 @@
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from barnabas.testing.reference_batches import crafted_batch, varint
+from tests.support.reference_batches import crafted_batch, varint
 
 
 def test_a_crafted_batch_is_read_by_another_implementation() -> None:

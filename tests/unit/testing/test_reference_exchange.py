@@ -1,8 +1,8 @@
-from barnabas.testing.reference_batches import crafted_batch
-from barnabas.testing.reference_exchange import differences, whole_batches
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from barnabas.wire.uuids import Uuid
+from tests.support.reference_batches import crafted_batch
+from tests.support.reference_exchange import differences, whole_batches
 
 
 def topic(name: str, **rest: object) -> MetadataResponseTopic:

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from barnabas.testing.random_messages import RandomMessages, message_classes, versions_of
 from barnabas.wire.codec import DecodeError, EncodeError, compile_decoder, compile_encoder
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Message
 from barnabas.wire.shapes import Kind, fields_of
+from tests.support.random_messages import RandomMessages, message_classes, versions_of
 
 EXAMPLES = 12
 CLASSES = message_classes()

@@ -5,26 +5,29 @@ from __future__ import annotations
 import random
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from barnabas.testing.random_messages import RandomMessages, message_classes, messages_and_versions, versions_of
-from barnabas.wire import decoder
-from barnabas.wire.codec import compile_decoder
+from barnabas.wire.codec import compile_decoder, compile_stepwise_decoder, compile_stepwise_encoder
 from barnabas.wire.decoder import least_width
 from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
+from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.primitives import (
+    ELEMENTS_PER_STEP,
     MAX_REQUEST_ELEMENTS,
     MAX_TAGGED_FIELDS,
     CodecError,
     DecodeError,
+    TooManyElements,
     put_uvarint,
 )
 from barnabas.wire.schema import Float64, Int32, Int64, Message, Records, Struct, field, since
 from barnabas.wire.uuids import ZERO_UUID, Uuid
+from tests.support.random_messages import RandomMessages, message_classes, messages_and_versions, versions_of
 
 CLASSES = message_classes()
 FLEXIBLE = [cls for cls in CLASSES if cls.is_flexible(cls.valid_versions[1])]
@@ -266,9 +269,17 @@ def test_a_request_holds_a_limited_number_of_elements() -> None:
         DescribeGroupsRequest.decode(frame, 5)
 
 
-def test_elements_are_counted_across_arrays_and_tagged_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "MAX_REQUEST_ELEMENTS", 10)
-    decode = compile_decoder(FetchRequest, 12)
+def test_numbers_in_arrays_are_elements_too() -> None:
+    numbers = MAX_REQUEST_ELEMENTS
+    topic = DescribeProducersRequest(topics=[TopicRequest(partition_indexes=[1] * (numbers - 1))])
+    assert len(DescribeProducersRequest.decode(topic.encode(0), 0).topics[0].partition_indexes) == numbers - 1
+    topic.topics[0].partition_indexes *= 80
+    with pytest.raises(TooManyElements, match=f"partition_indexes brings the request above {numbers} elements"):
+        DescribeProducersRequest.decode(topic.encode(0), 0)
+
+
+def test_elements_are_counted_across_arrays_and_tagged_fields() -> None:
+    decode = compile_decoder(FetchRequest, 12, 10)
 
     def read(topics: int, partitions: int, tags: int = 0) -> FetchRequest:
         request = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition()] * partitions)] * topics)
@@ -282,6 +293,45 @@ def test_elements_are_counted_across_arrays_and_tagged_fields(monkeypatch: pytes
         read(topics=2, partitions=5)
     with pytest.raises(DecodeError, match="a tagged field brings the request above 10 elements"):
         read(topics=2, partitions=3, tags=3)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_message_read_and_written_in_steps_is_the_same(cls: type[Message]) -> None:
+    for version in versions_of(cls):
+        check_steps(cls, version)
+
+
+def check_steps(cls: type[Message], version: int) -> None:
+    message = RandomMessages(f"steps {cls.__name__} {version}").message(cls, version)
+    encoded = bytes(message.encode(version))
+    decoded = exhaust(compile_stepwise_decoder(cls, version)(encoded, 0, len(encoded)))[1]
+    assert decoded == (cls.decode(encoded, version), len(encoded))
+    out = bytearray(b"before")
+    exhaust(compile_stepwise_encoder(cls, version)(message, out))
+    assert bytes(out) == b"before" + encoded
+
+
+def test_steps_are_short_whether_there_are_many_elements_or_many_bytes() -> None:
+    names = [""] * 50 * ELEMENTS_PER_STEP
+    for groups, least in ((names, 50), (["x" * 30_000] * 500, 10)):
+        request = DescribeGroupsRequest(groups=groups)
+        out = bytearray()
+        written = exhaust(compile_stepwise_encoder(DescribeGroupsRequest, 5)(request, out))[0]
+        read, decoded = exhaust(compile_stepwise_decoder(DescribeGroupsRequest, 5)(out, 0, len(out)))
+        assert decoded[0] == request
+        assert least <= written <= 2 * least
+        assert least <= read <= 2 * least
+
+
+def exhaust(steps: Generator[None, None, Any]) -> tuple[int, Any]:
+    """How many steps there are, and the result."""
+    count = 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return count, finished.value
+        count += 1
 
 
 def test_answers_and_records_hold_as_much_as_they_need() -> None:

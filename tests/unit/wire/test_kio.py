@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import classify_field
 
-from barnabas.testing.random_messages import RandomMessages, message_classes, versions_of
 from barnabas.wire.schema import Message
 from barnabas.wire.shapes import Field, fields_of
+from tests.support.random_messages import RandomMessages, message_classes, versions_of
 
 EXAMPLES = 5
 # kio has what travels between processes. What Kafka keeps in its internal topics and files it does not have.

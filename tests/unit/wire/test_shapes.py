@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.testing.random_messages import message_classes
 from barnabas.wire.messages.fetch import FetchRequest, ReplicaState
 from barnabas.wire.schema import FOREVER, Int32, Int64, Message, Record, Records, Struct, field, since, version_range
 from barnabas.wire.shapes import Kind, fields_of
 from barnabas.wire.uuids import ZERO_UUID, Uuid
+from tests.support.random_messages import message_classes
 
 
 class Page(Struct):

@@ -2,12 +2,21 @@ from barnabas.core.controller.directories import (
     LOST,
     MIGRATING,
     UNASSIGNED,
-    assign,
+    assign_replicas_to_dirs,
     default_directory,
     is_online,
     lose,
 )
+from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import BrokerState, MetadataImage
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
 from barnabas.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -18,6 +27,18 @@ from barnabas.wire.records.metadata import (
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 FIRST, SECOND = Uuid(b"1" * 16), Uuid(b"2" * 16)
+
+
+def assign(
+    image: MetadataImage, broker_id: int, chosen: dict[tuple[Uuid, int], Uuid]
+) -> Decision[AssignReplicasToDirsResponse]:
+    """One directory."""
+    topics = [
+        TopicData(topic_id=topic_id, partitions=[PartitionData(partition_index=index)]) for topic_id, index in chosen
+    ]
+    [directory] = set(chosen.values())
+    request = AssignReplicasToDirsRequest(broker_id=broker_id, directories=[DirectoryData(id=directory, topics=topics)])
+    return assign_replicas_to_dirs(image, request)
 
 
 def broker(*log_dirs: Uuid) -> BrokerState:
@@ -51,10 +72,21 @@ def test_a_broker_tells_where_its_replicas_lie_and_leaves_those_of_others_alone(
             )
         )
     gone = Uuid(b"deleted-topic-id")
-    decision = assign(image, 1, {(topic_id, 0): FIRST, (topic_id, 1): SECOND, (topic_id, 2): FIRST, (gone, 0): FIRST})
+    decision = assign(
+        image,
+        1,
+        {(topic_id, 0): FIRST, (topic_id, 1): FIRST, (topic_id, 2): FIRST, (topic_id, 9): FIRST, (gone, 0): FIRST},
+    )
+    assert [each.partitions[0].error_code for each in decision.response.directories[0].topics] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
     assert decision.records == [
         PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[FIRST, SECOND]),
-        PartitionChangeRecord(topic_id=topic_id, partition_id=2, directories=[FIRST, UNASSIGNED]),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=2, directories=[FIRST, MIGRATING]),
     ]
 
 
@@ -67,11 +99,11 @@ def test_a_replica_that_has_moved_is_told_of_once() -> None:
             topic_id=topic_id, partition_id=0, replicas=[1, 2], isr=[1], leader=1, directories=[FIRST, LOST]
         )
     )
-    moved = assign(image, 1, {(topic_id, 0): SECOND}, moved=True).records
+    moved = assign(image, 1, {(topic_id, 0): SECOND}).records
     assert moved == [PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[SECOND, LOST])]
     image.replay_all(moved)
-    assert assign(image, 1, {(topic_id, 0): SECOND}, moved=True).records == []
-    assert assign(image, 3, {(topic_id, 0): FIRST}, moved=True).records == []
+    assert assign(image, 1, {(topic_id, 0): SECOND}).records == []
+    assert assign(image, 3, {(topic_id, 0): FIRST}).records == []
 
 
 def test_partitions_of_a_lost_directory_have_no_leader_and_others_keep_theirs() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.controller.directories import UNASSIGNED
 from barnabas.core.controller.topics import CreationRules, create_topics
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
@@ -234,7 +235,7 @@ def test_of_a_config_given_twice_the_last_counts(cluster: Cluster) -> None:
 
 def test_with_several_directories_the_broker_chooses_later(cluster: Cluster) -> None:
     decision = create(cluster(log_dirs=2), topic("t"))
-    assert decision.records[1].directories == [ZERO_UUID]  # type: ignore[attr-defined]
+    assert decision.records[1].directories == [UNASSIGNED]  # type: ignore[attr-defined]
 
 
 def test_who_may_not_create_or_see_configs_is_told_so(cluster: Cluster) -> None:

@@ -23,6 +23,8 @@ FAILED = KafkaError(ErrorCode.NOT_COORDINATOR, "no disk")
 
 
 class Numbers:
+    keeps_last_only = True
+
     kinds = {1: Kind(OffsetCommitKey, OffsetCommitValue)}
 
     def __init__(self) -> None:

@@ -12,7 +12,9 @@ from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord, decode
 from barnabas.core.coordinator.runtime import Batch, ShardRuntime
 from barnabas.core.coordinator.timers import Timers
+from barnabas.core.groups.cluster import NO_TOPICS, Cluster
 from barnabas.core.groups.commits import Commit, Committer
+from barnabas.core.groups.consumer.settings import ConsumerSettings
 from barnabas.core.groups.membership import Caller
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.shard import GroupShard
@@ -30,8 +32,10 @@ OLD, NEW = Caller("client", "/host", must_know_its_id=False, can_skip_assignment
 
 
 class Stage:
-    def __init__(self, settings: GroupSettings = NO_DELAY) -> None:
+    def __init__(self, settings: GroupSettings = NO_DELAY, cluster: Cluster = NO_TOPICS) -> None:
         self.settings = settings
+        self.cluster = cluster
+        self.consumer_settings = ConsumerSettings(assignment_interval_ms=0)
         self.now_ms = 1_000
         self.log: list[Batch] = []
         self.end_offset = 0
@@ -43,7 +47,14 @@ class Stage:
     def start(self) -> None:
         """Also a restart: whatever the log holds is loaded."""
         timers = Timers(lambda: self.now_ms)
-        shard = GroupShard(timers, lambda: self.settings, lambda: self.now_ms, lambda: f"{next(self._numbers)}")
+        shard = GroupShard(
+            timers,
+            lambda: self.settings,
+            lambda: self.now_ms,
+            lambda: f"{next(self._numbers)}",
+            image=lambda: self.cluster,
+            consumer_settings=lambda group_id: self.consumer_settings,
+        )
         self.runtime: ShardRuntime[GroupShard] = ShardRuntime(shard)
         loader = Loader(self.runtime, 0)
         offset = 0
@@ -65,7 +76,7 @@ class Stage:
 
     def group(self, group_id: str = "g") -> ClassicGroup:
         found = self.shard.groups.get(group_id)
-        assert found is not None
+        assert isinstance(found, ClassicGroup)
         return found
 
     def flush(self) -> None:
@@ -133,7 +144,7 @@ class Stage:
                 for name, metadata in (protocols if protocols is not None else {"range": b"all"}).items()
             ],
         )
-        return self.run(lambda shard: shard.membership.join(request, caller))
+        return self.run(lambda shard: shard.members.join(request, caller))
 
     def sync(
         self, member_id: str, generation: int, assignment: dict[str, bytes] | None = None, instance: str | None = None
@@ -147,19 +158,19 @@ class Stage:
                 SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignment or {}).items()
             ],
         )
-        return self.run(lambda shard: shard.membership.sync(request))
+        return self.run(lambda shard: shard.members.sync(request))
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
         request = HeartbeatRequest(
             group_id="g", generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        promise = self.run(lambda shard: shard.membership.heartbeat(request))
+        promise = self.run(lambda shard: shard.members.heartbeat(request))
         return ErrorCode.NONE if promise.error is None else promise.error.code
 
     def leave(self, *member_ids: str) -> Promise[LeaveGroupResponse]:
         members = [MemberIdentity(member_id=each) for each in member_ids]
         request = LeaveGroupRequest(group_id="g", members=members)
-        return self.run(lambda shard: shard.membership.leave(request))
+        return self.run(lambda shard: shard.members.leave(request))
 
     def commit(self, offset: int, member_id: str = "", generation: int = -1, **more: Any) -> Promise[list[ErrorCode]]:
         committer = Committer("g", member_id, None, generation)

@@ -131,6 +131,25 @@ def test_a_marker_that_cannot_be_written_leaves_the_transaction_open(stage: Stag
     assert stage.shard.offsets.is_pending("g", "t", 0)
 
 
+def test_what_transactions_of_other_groups_have_pending_costs_nothing(stage: Stage) -> None:
+    in_transaction(stage, 5)
+    offsets = stage.shard.offsets
+    assert list(offsets.pending("g")) == [("t", 0)]
+    assert not offsets.pending("another")
+    offsets._pending.items = None  # type: ignore[method-assign,assignment]
+    assert offsets.is_pending("g", "t", 0)
+    assert not offsets.has_pending("another")
+    (fetched,) = stage.shard.commits.fetch("another", [("t", 0)], stable=True)
+    assert fetched.error is ErrorCode.NONE
+
+
+def test_groups_without_pending_offsets_are_forgotten(stage: Stage) -> None:
+    in_transaction(stage, 5)
+    end(stage, committed=False)
+    stage.shard.offsets.prune()
+    assert not stage.shard.offsets._producers
+
+
 def test_deleting_a_group_removes_every_trace(stage: Stage) -> None:
     stage.commit(5)
     written = len(stage.records())

@@ -20,7 +20,7 @@ from barnabas.wire.records.raft import VotersRecord
 
 
 def test_we_create_at_the_level_that_every_kafka_from_4_0_opens() -> None:
-    assert LEVEL_NAMES[LEVEL_WRITTEN] == "4.0-IV3"
+    assert LEVEL_NAMES[LEVEL_WRITTEN] == "4.3-IV0"
     assert list(LEVEL_NAMES) == list(range(25, 31))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.core.replication.decide import diverges, has_enough_replicas, leader_epoch_error
+from barnabas.core.replication.decide import Reaction, diverges, leader_epoch_error, reaction, truncation_offset
 from barnabas.wire.errors import ErrorCode
 
 
@@ -31,10 +31,32 @@ def test_a_fetcher_with_an_epoch_we_never_saw_diverges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acks", "in_sync", "replicas", "min_in_sync", "enough"),
-    [(-1, 1, 1, 1, True), (-1, 1, 3, 2, False), (1, 1, 3, 2, True), (-1, 1, 1, 2, True), (-1, 2, 3, 2, True)],
+    ("leaders", "ours", "log_end_offset", "cut"),
+    [
+        ((5, 30), (5, 40), 40, 30),  # the same epoch goes on longer here
+        ((5, 30), (5, 20), 40, 20),  # ... or shorter, with a later one behind it
+        ((5, 30), (3, 25), 40, 25),  # epoch 5 is not here: cut at the end of the one before it, and ask again
+        ((5, 30), (3, 25), 20, 20),
+        ((5, 30), (-1, -1), 40, 30),  # no epoch is known here
+    ],
 )
-def test_acks_all_wants_its_minimum_of_in_sync_replicas(
-    acks: int, in_sync: int, replicas: int, min_in_sync: int, enough: bool
+def test_a_follower_cuts_its_log_where_the_leaders_differs(
+    leaders: tuple[int, int], ours: tuple[int, int], log_end_offset: int, cut: int
 ) -> None:
-    assert has_enough_replicas(acks, in_sync, replicas, min_in_sync) is enough
+    assert truncation_offset(leaders, ours, log_end_offset) == cut
+
+
+@pytest.mark.parametrize(
+    ("error", "reacts"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, Reaction.DROP),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, Reaction.DROP),
+        (ErrorCode.FENCED_LEADER_EPOCH, Reaction.AWAIT),
+        (ErrorCode.INVALID_UPDATE_VERSION, Reaction.AWAIT),
+        (ErrorCode.NEW_LEADER_ELECTED, Reaction.AWAIT),
+        (ErrorCode.NOT_CONTROLLER, Reaction.RETRY),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.RETRY),
+    ],
+)
+def test_a_refused_proposal_is_dropped_awaited_or_repeated(error: ErrorCode, reacts: Reaction) -> None:
+    assert reaction(error) is reacts

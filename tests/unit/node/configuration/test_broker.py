@@ -47,7 +47,6 @@ def test_the_least_is_nothing() -> None:
     assert config.controller_listener_names == ("CONTROLLER",)
     assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.log_dirs == (Path("/tmp/kafka-logs"),)
-    config.require_supported()
 
 
 def test_a_file_of_a_course_from_the_days_of_zookeeper() -> None:
@@ -242,23 +241,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(keys: dict[str, str], sentenc
         BrokerConfig.from_properties(BASE | keys)
     assert str(refusal.value).startswith(sentence)
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
-        ({"listeners": "SSL://:9092"}, "The listener SSL asks for SSL, but TLS and SASL are not supported yet."),
-        ({"listeners": "SASL_PLAINTEXT://:9092"}, "The listener SASL_PLAINTEXT asks for SASL_PLAINTEXT"),
-        ({"process.roles": "broker"}, "process.roles=broker, but a node that is not both roles is not supported yet."),
-        ({"controller.quorum.voters": "1@a:1,2@b:2"}, "controller.quorum.voters lists several nodes"),
-        ({"authorizer.class.name": "org.example.Authorizer"}, "authorizer.class.name=org.example.Authorizer asks for"),
-    ],
-)
-def test_what_is_not_built_yet_is_refused_at_the_start_only(keys: dict[str, str], sentence: str) -> None:
-    config = BrokerConfig.from_properties({"node.id": "1"} | keys)
-    with pytest.raises(ConfigError) as refusal:
-        config.require_supported()
-    assert str(refusal.value).startswith(sentence)
 
 
 # While it runs

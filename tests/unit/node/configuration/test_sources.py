@@ -98,7 +98,6 @@ def test_variables_of_a_course_from_the_days_of_zookeeper() -> None:
     ]
     assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.warnings == ("zookeeper.connect is ignored: no ZooKeeper is needed.",)
-    config.require_supported()
 
 
 def test_a_single_variable_is_enough() -> None:

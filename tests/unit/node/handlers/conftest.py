@@ -1,16 +1,17 @@
 """A node of which only metadata, controller and configuration exist, and callers who may not do everything."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.metadata_cache import MetadataCache
+from barnabas.node.broker.metadata_cache import MetadataCache
+from barnabas.node.controller.decisions import deciding
 from barnabas.node.requests import ListenerKind, RequestContext, Session
+from barnabas.node.turns import step_in_turns
 from barnabas.wire.records.metadata import (
     BrokerEndpoint,
     ControllerEndpoint,
@@ -27,23 +28,24 @@ DIRECTORY = Uuid(b"d" * 16)
 class FakeController:
     """Decides and commits in one breath."""
 
-    def __init__(self, image: MetadataImage) -> None:
-        self.image = image
+    def __init__(self, node: Any) -> None:
+        self.node = node
 
-    async def submit(self, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
-        decision = decide(self.image)
-        self.image.replay_all(decision.records)
-        self.image.offset += len(decision.records)
+    async def execute(self, context: RequestContext, request: Any) -> Any:
+        decision = deciding(context.api_key).decide(context, request, self.node)  # type: ignore[misc]
+        if isinstance(decision, Generator):
+            decision = await step_in_turns(decision)
+        self.node.image.replay_all(decision.records)
+        self.node.image.offset += len(decision.records)
         return decision.response
-
-    def quorum(self) -> Any:
-        return SimpleNamespace(leader_id=1)
 
 
 class LimitedContext(RequestContext):
     """Denies what it is told to deny."""
 
     __slots__ = ("denied",)
+
+    may_everything = False
 
     def may(self, operation: Operation, resource: Resource) -> bool:
         return (operation, resource.name) not in self.denied
@@ -93,25 +95,31 @@ def node() -> Any:
             )
             image.replay(record)
     image.offset = 10
-    return SimpleNamespace(
+    node = SimpleNamespace(
         node_id=1,
         cluster_id="cluster",
         image=image,
-        controller=FakeController(image),
+        raft=SimpleNamespace(leader_id=1),
         metadata_cache=MetadataCache(1, "cluster"),
         config=SimpleNamespace(
-            auto_create_topics_enable=True, delete_topic_enable=True, max_request_partition_size_limit=2000
+            auto_create_topics_enable=True,
+            delete_topic_enable=True,
+            max_request_partition_size_limit=2000,
+            barnabas_answer_max_bytes=1 << 20,
         ),
     )
+    node.controller = FakeController(node)
+    return node
 
 
 @pytest.fixture
 def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Runs a handler that must not wait for anything."""
+    """Runs a handler that must not wait for anything but its turn."""
 
     def to_the_end(handler: Coroutine[Any, Any, Any]) -> Any:
         try:
-            handler.send(None)
+            while handler.send(None) is None:
+                pass
         except StopIteration as finished:
             return finished.value
         raise AssertionError("the handler waits")

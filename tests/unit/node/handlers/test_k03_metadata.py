@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,15 +48,13 @@ def test_in_version_0_an_empty_list_asks_for_all(answer: Maker) -> None:
     assert list(outcome(answer(MetadataRequest(topics=[]), version=0))) == ["a", "b", "c"]
 
 
-def test_a_missing_topic_is_created_and_answered_ready(
-    answer: Maker, node: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_topic_is_created_and_answered_ready(answer: Maker, node: Any) -> None:
     made: list[str] = []
 
-    async def create(node: Any, names: list[str]) -> None:
+    async def create(names: list[str]) -> None:
         made.extend(names)
 
-    monkeypatch.setattr(k03_metadata, "create_automatically", create)
+    node.automatic_topics = SimpleNamespace(create_for_client=create)
     response = answer(asked("a", "new", "no way", "new"))
     assert made == ["new"]
     assert outcome(response) == {
@@ -66,22 +65,19 @@ def test_a_missing_topic_is_created_and_answered_ready(
 
 
 @pytest.mark.parametrize("by", ["request", "broker"])
-def test_nothing_is_created_where_it_is_not_wanted(
-    answer: Maker, node: Any, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
-    monkeypatch.delattr(k03_metadata, "create_automatically")
+def test_nothing_is_created_where_it_is_not_wanted(answer: Maker, node: Any, by: str) -> None:
     node.config.auto_create_topics_enable = by != "broker"
     response = answer(asked("new", allow_auto_topic_creation=by != "request"))
     assert outcome(response) == {"new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
 
 
-def test_who_may_not_create_does_not(answer: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_create_does_not(answer: Maker, node: Any) -> None:
     made: list[str] = []
 
-    async def create(node: Any, names: list[str]) -> None:
+    async def create(names: list[str]) -> None:
         made.extend(names)
 
-    monkeypatch.setattr(k03_metadata, "create_automatically", create)
+    node.automatic_topics = SimpleNamespace(create_for_client=create)
     response = answer(asked("mine", "theirs"), (Operation.CREATE, CLUSTER), (Operation.CREATE, "theirs"))
     assert made == ["mine"]
     assert outcome(response)["theirs"] == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)

@@ -23,7 +23,7 @@ def test_where_deletion_is_switched_off_every_topic_is_refused(
     topics = [DeleteTopicState(name=name) for name in names]
     request = DeleteTopicsRequest(topics=topics) if version == 6 else DeleteTopicsRequest(topic_names=names)
     with pytest.raises(KafkaError) as caught:
-        run(handler.handle(context(20, version), request, node))
+        run(node.controller.execute(context(20, version), request))
     refusal = DeleteTopicsResponse.decode(handler.error_response(request, caught.value).encode(version), version)
     assert [(each.name, each.error_code, each.error_message) for each in refusal.responses] == [
         ("a", code, None),
@@ -34,7 +34,7 @@ def test_where_deletion_is_switched_off_every_topic_is_refused(
 def test_who_may_delete_in_the_cluster_may_delete_every_topic(node: Any, context: Maker, run: Maker) -> None:
     caller = context(20, 6, (Operation.DELETE, "a"), (Operation.DESCRIBE, "a"))
     response = run(
-        handler.handle(caller, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=100), node)
+        node.controller.execute(caller, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=100))
     )
     assert [each.error_code for each in response.responses] == [ErrorCode.NONE]
     assert "a" not in node.image.topics
@@ -43,7 +43,7 @@ def test_who_may_delete_in_the_cluster_may_delete_every_topic(node: Any, context
 def test_without_that_each_topic_counts(node: Any, context: Maker, run: Maker) -> None:
     caller = context(20, 6, (Operation.DELETE, CLUSTER), (Operation.DELETE, "a"))
     topics = [DeleteTopicState(name="a"), DeleteTopicState(name="b")]
-    response = run(handler.handle(caller, DeleteTopicsRequest(topics=topics, timeout_ms=100), node))
+    response = run(node.controller.execute(caller, DeleteTopicsRequest(topics=topics, timeout_ms=100)))
     assert {each.name: each.error_code for each in response.responses} == {
         "a": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         "b": ErrorCode.NONE,

@@ -7,8 +7,8 @@ import pytest
 from barnabas.core.security.model import Operation
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.topics import TopicConfigs
-from barnabas.node.handlers import k33_alter_configs, k74_list_config_resources
 from barnabas.node.handlers import k44_incremental_alter_configs as handler
+from barnabas.node.handlers import k74_list_config_resources
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import alter_configs
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -106,7 +106,7 @@ def test_the_older_api_replaces_a_topics_configs(node: Any, context: Maker, run:
     config = alter_configs.AlterableConfig(name="retention.ms", value="5")
     resource = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[config])
     request = alter_configs.AlterConfigsRequest(resources=[resource])
-    answer = run(k33_alter_configs.handle(context(33, version), request, node))
+    answer = run(node.controller.execute(context(33, version), request))
     assert [each.error_code for each in answer.responses] == [0]
     assert node.image.configs[TOPIC, "a"] == {"retention.ms": "5"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,35 +12,30 @@ import pytest
 
 from barnabas.core.metadata.records import MetadataError
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.node.metadata import Controller, SnapshotPolicy, StartError
-from barnabas.node.metadata.epoch import voters_record
-from barnabas.node.metadata.snapshots import (
+from barnabas.node.metadata.snapshotting import SnapshotPolicy
+from barnabas.node.raft.errors import StartError
+from barnabas.node.raft.snapshots import (
     InvalidSnapshot,
     SnapshotId,
     list_snapshots,
     read_bootstrap_records,
     read_snapshot,
 )
+from barnabas.node.raft.voters import voters_record
 from barnabas.wire.records.raft import KRaftVersionRecord
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from conftest import Directory
+    from conftest import Directory, Member
 
 EAGER = SnapshotPolicy(max_bytes_between=1)
 NEVER = SnapshotPolicy(max_interval_ms=0)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit, "it never happened"
-        await asyncio.sleep(0.001)
-
-
-async def with_snapshot(controller: Controller, directory: Directory, name: str) -> SnapshotId:
+async def with_snapshot(controller: Member, directory: Directory, name: str) -> SnapshotId:
     """Creates a topic and waits for the snapshot that contains it and for the cleaning behind it."""
     await controller.submit(directory.create_topic(name))
-    expected = SnapshotId(controller.image.offset + 1, controller.epoch)
+    expected = SnapshotId(controller.image.offset + 1, controller.raft.epoch)
     await until(lambda: list_snapshots(directory.log)[0] == expected and len(list_snapshots(directory.log)) <= 2)
     return expected
 
@@ -76,7 +70,7 @@ async def test_a_snapshot_is_written_after_some_time_if_anything_happened(direct
 async def test_with_neither_bytes_nor_time_there_is_none(directory: Directory) -> None:
     async with directory.running(snapshots=NEVER) as controller:
         await controller.submit(directory.create_topic("orders"))
-        assert controller._snapshotting._timer is None
+        assert controller.snapshotting._timer is None
         assert len(list_snapshots(directory.log)) == 1
 
 
@@ -184,7 +178,7 @@ async def test_a_log_that_ends_before_the_snapshot_continues_behind_it(kept: Dir
             path.unlink()
     async with kept.running(snapshots=NEVER) as controller:
         assert set(controller.image.topics) == {"t0", "t1", "t2", "t3"}
-        assert controller._log.start_offset == newest.end_offset
+        assert controller.raft.log.start_offset == newest.end_offset
     assert kept.load().end_offset > newest.end_offset
 
 
@@ -201,7 +195,7 @@ async def test_a_snapshot_that_cannot_be_written_harms_nobody(
         monkeypatch.setattr(snapshotting, "_write_file", fail)
         await controller.submit(directory.create_topic("orders"))
         await until(lambda: "could not be written" in caplog.text)
-        assert controller.failure is None
+        assert controller.raft.failure is None
         assert await controller.submit(directory.create_topic("more")) == "created"
 
 
@@ -225,9 +219,8 @@ def test_a_damaged_bootstrap_checkpoint_refuses_the_start(directory: Directory) 
 async def test_a_large_image_is_encoded_in_slices_while_the_loop_goes_on(directory: Directory) -> None:
     async with directory.running(snapshots=NEVER) as controller:
         await asyncio.gather(*(controller.submit(directory.create_topic(f"topic-{index}")) for index in range(500)))
-        snapshotting = controller._snapshotting
-        snapshotting._due = True
-        snapshotting.proceed(controller.image, None)
+        snapshotting = controller.snapshotting
+        snapshotting._begin()
         turns = 0
         while snapshotting._task is not None:
             turns += 1
@@ -247,4 +240,4 @@ async def test_a_log_that_is_twice_its_snapshot_gets_a_new_one_before_the_limit(
         for index in range(40):
             await controller.submit(directory.create_topic(f"t{index}"))
         await until(lambda: len(list_snapshots(directory.log)) == 2)
-        assert controller._snapshotting._latest_bytes > 2000
+        assert controller.snapshotting._latest_bytes > 2000

@@ -17,6 +17,7 @@ from barnabas.node.handlers import HANDLERS
 from barnabas.node.net import Listener, NetworkSettings, Server
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.waiting import until
 
 WAIT_S = 20.0
 
@@ -76,12 +77,6 @@ def produce_frame(correlation_id: int, records: bytes) -> bytes:
     return frame(struct.pack(">hhih", 0, 3, correlation_id, -1) + body)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def answer_at_once(context: Any, request: Any, node: Any) -> ApiVersionsResponse:
     return ApiVersionsResponse()
 
@@ -104,7 +99,7 @@ async def running(handler: Handler = answer_at_once, **settings: Any) -> AsyncIt
 @pytest.fixture(autouse=True)
 def produce_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler is never reached: the tests put their own in its place."""
-    monkeypatch.setitem(HANDLERS, 0, "k18_api_versions")
+    monkeypatch.setitem(HANDLERS, 0, HANDLERS[18])
 
 
 @pytest.fixture

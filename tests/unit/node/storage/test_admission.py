@@ -1,21 +1,17 @@
 from __future__ import annotations
 
+import random
 import struct
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from barnabas.node.storage.admission import (
-    RECORD_ERRORS_MAX,
-    Opening,
-    RecordsRefused,
-    TooMuchAtOnce,
-    admit,
-    open_batch,
-)
+from barnabas.node.storage.admission import Opening, RecordsRefused, TooMuchAtOnce, admit, open_batch
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.record_validation import READER, RECORD_ERRORS_MAX
 from barnabas.wire.batch import Record, assemble, build_batch, decode_records, read_header, validate
-from barnabas.wire.compression import Compression
+from barnabas.wire.compression import Compression, compress
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
@@ -164,6 +160,10 @@ def many(count: int, codec: Compression, *, value: bytes = b"", key: bytes | Non
         (many(1001, ZSTD), COMPACTED),
         (many(3, ZSTD, value=bytes(1 << 20)), COMPACTED),
         (many(3, ZSTD, value=bytes(1 << 20)), {"compression_type": "gzip"}),
+        (many(10_001, ZSTD), {}),
+        (many(3, ZSTD, value=bytes(1 << 20)), {}),
+        (many(3, ZSTD, value=random.Random(1).randbytes(1 << 16)), {}),
+        (many(100, NONE, value=bytes(100)), {"compression_type": "gzip"}),
         (many(1001, ZSTD), {"message_timestamp_before_max_ms": 10_000}),
         (many(1001, ZSTD), {"message_timestamp_after_max_ms": -1}),
     ],
@@ -181,12 +181,76 @@ def test_a_batch_that_would_hold_up_the_loop_is_opened_elsewhere(batch: bytes, c
         assert list(decode_records(view)) == list(decode_records(batch))
 
 
-def test_a_batch_that_nobody_opens_is_never_too_much() -> None:
+def test_records_that_look_alike_are_never_too_much() -> None:
     admit(many(1001, ZSTD), "orders-0", LogConfig(), NOW_MS, Opening.ELSEWHERE)
     admit(many(1000, ZSTD), "orders-0", LogConfig(**COMPACTED), NOW_MS, Opening.ELSEWHERE)  # type: ignore[arg-type]
+
+
+def test_the_compiled_reader_is_loaded_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = bytes(build_batch([Record(i, NOW_MS, b"k", b"v" * (i * 7 % 50)) for i in range(100)]))
+    monkeypatch.delitem(sys.modules, READER, raising=False)
+    with pytest.raises(TooMuchAtOnce):
+        admit(batch, "orders-0", LogConfig(), NOW_MS, Opening.ELSEWHERE)
+    open_batch(memoryview(batch), "orders-0", LogConfig(), NOW_MS)
+    admit(batch, "orders-0", LogConfig(), NOW_MS, Opening.ELSEWHERE)
 
 
 def test_the_list_of_bad_records_has_an_end() -> None:
     refused = refusal(many(RECORD_ERRORS_MAX + 10, ZSTD, key=None), **COMPACTED)
     assert isinstance(refused, RecordsRefused)
     assert len(refused.record_errors) == RECORD_ERRORS_MAX
+
+
+PAIR = [Record(0, NOW_MS, b"k", b"v"), Record(1, NOW_MS + 1, b"k", b"v")]
+
+
+def with_payload(payload: bytes, codec: Compression = NONE, **fields: int) -> bytes:
+    header = read_header(build_batch(PAIR))._replace(attributes=codec, **fields)
+    return bytes(assemble(header, payload))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_what_cannot_be_decompressed_is_refused_unless_only_headers_are_validated(codec: Compression) -> None:
+    packed = bytes(build_batch(PAIR, compression=codec))[61:]
+    for payload in (b"\xff" * 30, packed[:-3], packed[: len(packed) // 2]):
+        batch = with_payload(payload, codec)
+        assert refusal(batch).code is ErrorCode.UNKNOWN_SERVER_ERROR
+        admit(batch, "orders-0", LogConfig(validates_records=False), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("count", [2, 3_000])
+def test_records_that_contradict_their_header_are_refused(codec: Compression, count: int) -> None:
+    records = [Record(i, NOW_MS, b"k", b"v" * (i % 50)) for i in range(count)]
+    payload = bytes(build_batch(records))[61:]
+    fields = {"records_count": count, "last_offset_delta": count - 1}
+    for bad in (payload[:-1], payload + b"\0", payload[:-1] + b"\2", b"\2" + payload[1:]):
+        batch = with_payload(compress(bad, codec), codec, **fields)
+        assert refusal(batch).code is ErrorCode.INVALID_RECORD
+        with pytest.raises(KafkaError):
+            open_batch(memoryview(batch), "orders-0", LogConfig(), NOW_MS)
+    admit(with_payload(compress(payload, codec), codec, **fields), "orders-0", LogConfig(), NOW_MS)
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, -(2**63), NOW_MS + 86_400_000])
+def test_a_base_timestamp_out_of_bounds_is_refused_whatever_the_header_s_greatest_says(base: int) -> None:
+    batch = with_payload(bytes(build_batch(PAIR))[61:], base_timestamp=base, max_timestamp=NOW_MS)
+    refused = refusal(batch)
+    assert refused.code is ErrorCode.INVALID_TIMESTAMP
+    assert isinstance(refused, RecordsRefused)
+    assert refused.record_errors[0][1].startswith(f"Timestamp {base} of message with offset 0 is out of range.")
+
+
+@pytest.mark.parametrize("delta", [2**63 - 1 - NOW_MS, 300 * 86_400_000, 3_600_001])
+def test_a_timestamp_delta_out_of_bounds_is_refused(delta: int) -> None:
+    records = [Record(0, NOW_MS, b"k", b"v"), Record(1, NOW_MS + delta, b"k", b"v")]
+    lying = read_header(build_batch(records))._replace(max_timestamp=NOW_MS)
+    assert refusal(assemble(lying, bytes(build_batch(records))[61:])).code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("told", [NOW_MS + 3_000_000, 2**62, 0, -7])
+def test_a_greatest_timestamp_that_cannot_be_is_replaced_by_the_true_one(told: int) -> None:
+    batch = with_payload(bytes(build_batch(PAIR))[61:], max_timestamp=told)
+    view, header = admit(batch, "orders-0", LogConfig(), NOW_MS)
+    assert header.max_timestamp == NOW_MS + 1
+    assert validate(view) == header

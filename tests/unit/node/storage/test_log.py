@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.node.storage import segment as segment_module
 from barnabas.node.storage.cleaning.records import emptied
-from barnabas.node.storage.files import FileRange
+from barnabas.node.storage.directory.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.segment import segment as segment_module
+from barnabas.node.storage.segment.segments import NotFoundYet
 from barnabas.wire.batch import BatchHeader, Record, build_batch, decode_records, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -331,6 +332,24 @@ def test_offsets_by_time_carry_epoch_and_the_record_s_own_timestamp(create: Crea
     assert log.offset_for_timestamp(5) == (20, 2, 0)
 
 
+def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
+    log = create()
+    for at in [10] * 100 + [20]:
+        log.append(build_batch([Record(0, at, b"k", b"v")]), leader_epoch=0, now_ms=NOW_MS)
+    offset = 0
+    for behind in (30, 60, 90):
+        with pytest.raises(NotFoundYet) as search:
+            log.batch_for_timestamp(15, offset, 30)
+        offset = search.value.offset
+        assert offset == behind
+    batch = log.batch_for_timestamp(15, offset, 30)
+    assert batch is not None
+    assert read_header(batch).base_offset == 100
+    found = log.batch_for_timestamp(15)
+    assert found is not None
+    assert bytes(found) == bytes(batch)
+
+
 def test_an_empty_log_has_no_offsets_by_time(create: Create) -> None:
     log = create()
     assert log.max_timestamp() is None
@@ -487,7 +506,7 @@ def test_after_an_fsync_that_failed_no_other_one_is_believed(create, batch, monk
     def fails(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("barnabas.node.storage.flush_task.fdatasync", fails)
+    monkeypatch.setattr("barnabas.node.storage.directory.flush_task.fdatasync", fails)
     with pytest.raises(KafkaError):
         log.flush()
     monkeypatch.undo()

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.node.storage import segment as segment_module
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.segment import segment as segment_module
 from barnabas.wire.batch import BatchHeader, Record, build_batch, read_header
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=150, file_delete_delay_ms=0)
@@ -26,7 +26,7 @@ class LogModel(RuleBasedStateMachine):
         self.root = tempfile.mkdtemp()
         self.patches = ExitStack()
         self.patches.enter_context(patch.object(segment_module, "RING_BATCHES", RING_BATCHES))
-        for sync in ("os.fsync", "barnabas.node.storage.flush_task.fdatasync"):
+        for sync in ("os.fsync", "barnabas.node.storage.directory.flush_task.fdatasync"):
             self.patches.enter_context(patch(sync))  # the disk's part is not what is looked at here
         self.log = PartitionLog.create(f"{self.root}/t-0", "t", 0, CONFIG, now_ms=0)
         self.batches: list[BatchHeader] = []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.node.storage.log import PartitionLog
-from barnabas.node.storage.retention import delete_old_segments
+from barnabas.node.storage.retention import Retention
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -26,7 +26,7 @@ def filled(create: Create, batch: Build, segments: int = 5, **configs: object) -
 
 def retain(log: PartitionLog, *, high_watermark: int | None = None, now_ms: int = NOW_MS, limit: int = 16) -> int:
     committed = log.log_end_offset if high_watermark is None else high_watermark
-    return delete_old_segments(log, high_watermark=committed, now_ms=now_ms, limit=limit)
+    return Retention(log, now_ms).delete_some(committed, limit)
 
 
 def test_segments_older_than_retention_ms_go_and_the_log_starts_behind_them(create: Create, batch: Build) -> None:
@@ -128,3 +128,16 @@ def test_a_round_takes_many_segments_in_small_helpings(create: Create, batch: Bu
     assert [retain(log) for _ in range(4)] == [16, 16, 8, 0]
     assert (log.log_start_offset, len(log.segments)) == (40, 1)
     assert sorted(path.name for path in directory.glob("*.snapshot")) == [f"{40:020d}.snapshot"]
+
+
+def test_by_size_and_by_age_together_take_what_either_would(create: Create, batch: Build) -> None:
+    size = 2 * len(batch(10))
+    log = filled(create, batch, segments=40, retention_bytes=30 * size, retention_ms=4 * HOUR_MS)
+    retention = Retention(log, NOW_MS)
+    assert [retention.delete_some(log.log_end_offset) for _ in range(4)] == [16, 16, 3, 0]
+    assert (log.log_start_offset, len(log.segments)) == (700, 5)
+    assert retention.describe() == (
+        f"{log.name}: 35 segments deleted, the log starts at offset 700 (before: 0): "
+        f"10 beyond retention.bytes={30 * size}, 25 older than retention.ms={4 * HOUR_MS} by their records' "
+        f"timestamps, the newest of which is {5 * 3600} s old"
+    )

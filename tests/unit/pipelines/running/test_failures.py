@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable
 from barnabas.pipelines.running.failures import of_file, of_query
+from barnabas.pipelines.streams.errors import CheckpointError
 
 PAGE = """[STREAM_FAILED] Query [id = 0dc4, runId = 44f1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] \
 Failed when Python data source instance 'barnabas' was called: Traceback (most recent call last):
@@ -97,3 +98,13 @@ def test_what_spark_refuses_in_the_file_is_final_but_not_a_broker_that_is_away()
         "h:9092 did not answer",
         False,
     )
+
+
+def test_a_checkpoint_of_another_query_is_known_as_such() -> None:
+    page = PAGE.format(error="barnabas.pipelines.spark.offsets.IncompatibleCheckpoint: the checkpoint holds {}")
+    assert of_query("q", page).foreign_checkpoint
+    assert of_query(
+        "q", "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match"
+    ).foreign_checkpoint
+    assert of_file("app.py", CheckpointError("the checkpoint belongs to another topology")).foreign_checkpoint
+    assert not of_file("app.py", ValueError("no")).foreign_checkpoint

@@ -150,7 +150,7 @@ def test_a_failure_that_never_heals_ends_the_run_with_its_sentence(tmp_path: Pat
         tmp_path, 'report(failure={"sentence": "a wrong option", "final": True, "detail": "Traceback"}); sys.exit(1)'
     )
     assert running.end() == 1
-    assert running.heard.sentences == ["a wrong option"]
+    assert running.heard.sentences == ["starting Spark", "a wrong option"]
     assert running.heard.details == []
     status = statuses.read(running.place)
     assert status is not None

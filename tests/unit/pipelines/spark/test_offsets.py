@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.pipelines.spark.offsets import IncompatibleCheckpoint, StreamOffset
-from barnabas.pipelines.spark.option_values import TopicPartition
 
-A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 
 
 def test_an_offset_is_the_connectors_json_with_what_is_pinned_beside_it() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.spark.options import OptionError, Position, SourceOptions, TopicPartition
+from barnabas.pipelines.spark.options import OptionError, Position, SourceOptions
 
 BROKERS = {"kafka.bootstrap.servers": "here:9092"}
 GIVEN = BROKERS | {"subscribe": "plant"}
@@ -21,7 +21,7 @@ def test_options_are_those_of_the_connector_and_their_names_are_case_insensitive
         }
     )
     assert options.subscription.topics == ("a", "b")
-    offsets = {TopicPartition("a", 0): 5, TopicPartition("a", 1): -2}
+    offsets = {("a", 0): 5, ("a", 1): -2}
     assert options.starting == Position("offsets", "startingOffsets", offsets)
     assert not options.fail_on_data_loss
     assert options.max_trigger_delay_ms == 120_000
@@ -73,6 +73,25 @@ def test_a_wrong_option_gets_one_sentence(wrong: dict[str, str], sentence: str) 
         SourceOptions.parse(GIVEN | wrong)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("failOnDataLos", "failOnDataLoss"),
+    ],
+)
+def test_a_mistyped_option_is_refused_with_the_nearest_name(mistyped: str, meant: str) -> None:
+    with pytest.raises(OptionError, match=f"there is no option {mistyped}: is {meant} meant"):
+        SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t", mistyped: "x"})
+
+
+def test_options_that_nobody_knows_are_passed_over() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "kafka.fetch.min.bytes": "1", "inferSchema": "true"}
+    assert SourceOptions.parse(given | {"groupIdPrefix": "p", "path": "x"}).subscription.topics == ("t",)
 
 
 def test_no_topics_and_patterns_that_are_none_are_refused() -> None:

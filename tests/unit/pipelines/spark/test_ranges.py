@@ -3,14 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.spark.option_values import TopicPartition
 from barnabas.pipelines.spark.ranges import OffsetRange, cut, limited, together
 
-P = [TopicPartition("plant", number) for number in range(4)]
+P = [("plant", number) for number in range(4)]
 
 
 def spans(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
-    return [(one.partition.partition, one.start, one.end) for one in ranges]
+    return [(one.partition[1], one.start, one.end) for one in ranges]
 
 
 def test_a_limit_is_shared_in_proportion_and_small_partitions_get_one() -> None:

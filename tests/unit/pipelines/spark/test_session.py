@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark import archive as archives
-from barnabas.pipelines.spark.java import JavaMissing, find_java, java_version
-from barnabas.pipelines.spark.jvm import JAVA_OPTIONS, command_for, kept_command, needs_submit
 from barnabas.pipelines.spark.session import settings_for
+from barnabas.pipelines.spark.startup import archive as archives
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java, java_version
+from barnabas.pipelines.spark.startup.jvm import JAVA_OPTIONS, command_for, kept_command, needs_submit
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +87,11 @@ def test_an_archive_that_could_not_be_made_is_not_tried_again(monkeypatch: pytes
     monkeypatch.setattr(archives, "archive_path", lambda: tmp_path / "cache" / "spark.jsa")
     monkeypatch.setattr(archives, "_dump", dump)
     assert archives.archive() is None
-    assert archives.archive() is None
+    assert tried == []
+    assert archives.made_archive() is None
+    assert archives.made_archive() is None
     assert len(tried) == 1
+    assert not archives.make_later()
     assert (tmp_path / "cache" / "spark.failed").read_text() == "no room"
     (tmp_path / "cache" / "spark.jsa").touch()
     assert archives.archive() == tmp_path / "cache" / "spark.jsa"

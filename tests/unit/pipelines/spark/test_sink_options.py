@@ -46,6 +46,12 @@ def test_producer_settings_are_honoured() -> None:
     assert options.properties["sasl.mechanism"] == "PLAIN"
 
 
+def test_a_mistyped_option_is_refused_with_the_nearest_name() -> None:
+    for mistyped, meant in (("exactlyOne", "exactlyOnce"), ("topics", "topic"), ("kafka.ack", "kafka.acks")):
+        with pytest.raises(OptionError, match=f"there is no option {mistyped}: is {meant} meant"):
+            SinkOptions.parse({"kafka.bootstrap.servers": "h:1", mistyped: "x"})
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.streams import STRING, Topology, TopologyTestDriver, hopping, session, sliding, tumbling, within
+from barnabas.streams import STRING, Topology, TopologyTestDriver, hopping, session_window, sliding, tumbling, within
 
 
 def of_results(build: Any, *records: tuple[str, str, str, int]) -> list[tuple[str, dict[str, bytes]]]:
@@ -54,7 +54,7 @@ def test_of_the_last_record_in_an_aggregate_and_of_the_later_one_in_a_join() -> 
     assert of_results(join, ("left", "k", "a", 0), ("right", "k", "b", 5)) == [numbered("ab", 1)]
 
 
-@pytest.mark.parametrize("windows", [tumbling(10), hopping(10, 5), sliding(10), session(10)])
+@pytest.mark.parametrize("windows", [tumbling(10), hopping(10, 5), sliding(10), session_window(10)])
 @pytest.mark.parametrize("closed", [False, True])
 def test_windows_have_headers_of_some_record_that_was_there(windows: Any, closed: bool) -> None:
     def build(topology: Topology) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +14,14 @@ import pytest
 from barnabas.streams import (
     LONG,
     STRING,
+    RecordError,
     StreamsError,
     Topology,
     TopologyError,
     TopologyTestDriver,
     col,
     hopping,
-    session,
+    session_window,
     sliding,
     tumbling,
     within,
@@ -74,10 +78,10 @@ MISTAKES: dict[str, Build] = {
         lambda t, s: s.group_by_key().aggregate(n=col("value.n"))
     ),
     "aggregate() of sessions needs merger=, which makes one aggregate of two": (
-        lambda t, s: s.group_by_key().windowed_by(session(5)).aggregate(list, kept)
+        lambda t, s: s.group_by_key().windowed_by(session_window(5)).aggregate(list, kept)
     ),
     "aggregate() needs a function of key, one and other, not lambda(a, b)": (
-        lambda t, s: s.group_by_key().windowed_by(session(5)).aggregate(list, kept, merger=lambda a, b: a)
+        lambda t, s: s.group_by_key().windowed_by(session_window(5)).aggregate(list, kept, merger=lambda a, b: a)
     ),
     "cogroup() takes a grouped stream, as group_by_key() gives it, not a Stream": (
         lambda t, s: s.group_by_key().cogroup(kept).cogroup(s, kept)
@@ -142,7 +146,7 @@ MISTAKES: dict[str, Build] = {
     "grace is at least 0 ms, not -1": lambda t, s: tumbling(10, grace=-1),
     "the size of a window is at least 1 ms, not -5": lambda t, s: hopping(-5, 1),
     "the time difference is at least 0 ms, not -1": lambda t, s: sliding(-1),
-    "the gap between sessions is at least 1 ms, not 0:00:00": lambda t, s: session(timedelta()),
+    "the gap between sessions is at least 1 ms, not 0:00:00": lambda t, s: session_window(timedelta()),
     "the time before is at least 0 ms, not -5": lambda t, s: within(-5),
     "the size of a window is a timedelta or a whole number of milliseconds, not '1m'": (
         lambda t, s: tumbling("1m")  # type: ignore[arg-type]
@@ -156,7 +160,44 @@ def test_a_mistake_is_told_where_it_is_written(said: str) -> None:
     topology = Topology()
     with pytest.raises(TopologyError) as told:
         MISTAKES[said](topology, topology.stream("in", value=STRING))
-    assert str(told.value) == said
+    place, _, sentence = str(told.value).partition(": ")
+    assert sentence == said
+    file, _, line = place.partition(":")
+    assert Path(file).name == "test_mistakes.py"
+    assert int(line) in lines_with_mistakes()
+
+
+def lines_with_mistakes() -> range:
+    """Those of MISTAKES, whose functions make them."""
+    text = Path(__file__).read_text().splitlines()
+    first = text.index("MISTAKES: dict[str, Build] = {") + 1
+    return range(first, text.index("}", first) + 1)
+
+
+def test_errors_name_file_and_line_of_the_operator() -> None:
+    topology = Topology("halves")
+    topology.stream("in").map_values(lambda value: 1 / value).to("out")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    with TopologyTestDriver(topology) as driver:
+        driver.pipe_input("in", "k", 0)
+        with pytest.raises(RecordError) as told:
+            driver.read_output("out")
+    said = f"map-values-1 ({relative(__file__)}:{line}) can't go on with the record at offset 0 of in-0:"
+    assert str(told.value) == f"{said} ZeroDivisionError: division by zero"
+
+
+def test_what_is_wrong_with_the_whole_names_the_operator_it_is_about() -> None:
+    topology = Topology("open-end")
+    topology.stream("in").filter(lambda key, value: True)
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    with pytest.raises(TopologyError) as told:
+        TopologyTestDriver(topology)
+    assert str(told.value).startswith(f"{relative(__file__)}:{line}: topology open-end has no sink: filter-1 leads")
+
+
+def relative(path: str) -> str:
+    here = os.path.relpath(path)
+    return path if here.startswith(os.pardir) else here
 
 
 def test_the_test_driver_tells_what_it_can_not_take() -> None:
@@ -167,6 +208,10 @@ def test_the_test_driver_tells_what_it_can_not_take() -> None:
     with TopologyTestDriver(topology, partitions=2) as driver:
         with pytest.raises(TopologyError, match="topology copies does not read topic other"):
             driver.pipe_bytes("other", b"k", b"v")
+        with pytest.raises(TopologyError, match="topology copies does not write to topic in: out"):
+            driver.read_output("in")
+        with pytest.raises(TopologyError, match="topology copies does not write to topic mistyped: out"):
+            driver.read_records("mistyped")
         with pytest.raises(TopologyError, match="topic in has no partition 2: partitions= gives it 2"):
             driver.pipe_input("in", "k", "v", partition=2)
         with pytest.raises(StreamsError, match="topology copies has no store counts: it names none with store="):
@@ -176,9 +221,15 @@ def test_the_test_driver_tells_what_it_can_not_take() -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda s: s.map(lambda key, value: value).to("out"), "map-1 can't go on with the record at offset 0 of in-0"),
-        (lambda s: s.flat_map_values(lambda value: None).to("out"), "flat-map-values-1 can't go on with the record"),
-        (lambda s: s.to("out", value=LONG), "sink-1 can't go on with the record at offset 0 of in-0"),
+        (
+            lambda s: s.map(lambda key, value: value).to("out"),
+            r"map-1 \(.*:\d+\) can't go on with the record at offset 0 of in-0",
+        ),
+        (
+            lambda s: s.flat_map_values(lambda value: None).to("out"),
+            r"flat-map-values-1 \(.*:\d+\) can't go on with the record",
+        ),
+        (lambda s: s.to("out", value=LONG), r"sink-1 \(.*:\d+\) can't go on with the record at offset 0 of in-0"),
         (
             lambda s: s.group_by(lambda key, value: [value]).count().to("out"),
             "a key of type list can't be grouped or joined by: select another one",
@@ -192,3 +243,32 @@ def test_what_a_function_returned_is_told_with_its_record(build: Any, said: str)
         driver.pipe_input("in", "k", "long")
         with pytest.raises(StreamsError, match=said):
             driver.read_output("out")
+
+
+def test_records_that_can_not_be_processed_are_skipped_and_logged_if_the_topology_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topology = Topology(on_error="skip")
+    topology.stream("in").map_values(lambda value: 1 // value["x"]).to("out")
+    with TopologyTestDriver(topology) as driver:
+        for value in (b'{"x": 1}', b"{", *[b'{"x": 0}'] * 12, b'{"x": 2}'):
+            driver.pipe_bytes("in", b"k", value)
+        assert driver.read_output("out") == [("k", 1), ("k", 0)]
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 11
+    assert told[0].startswith("source-0 (")
+    assert "can't go on with the record at offset 1 of in-0: it is no JSON" in told[0]
+    assert told[1].startswith("map-values-1 (")
+    assert told[1].endswith(
+        "the record at offset 2 of in-0: ZeroDivisionError: integer division or modulo by zero; it is skipped"
+    )
+    assert told[-1] == "more records that are skipped in this batch are counted only"
+
+
+def test_an_error_policy_and_the_topic_of_dead_letters_fit() -> None:
+    with pytest.raises(TopologyError, match="on_error is 'stop', 'dead_letter' or 'skip', not 'ignore'"):
+        Topology(on_error="ignore")
+    with pytest.raises(TopologyError, match="on_error='dead_letter' needs dead_letter=, the name of a topic"):
+        Topology(on_error="dead_letter")
+    with pytest.raises(TopologyError, match="on_error='skip' takes no dead_letter="):
+        Topology(on_error="skip", dead_letter="dead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from barnabas.streams import (
     Windowed,
     col,
     hopping,
-    session,
+    session_window,
     sliding,
     tumbling,
     within,
@@ -114,7 +115,7 @@ def test_peek_sees_every_record_and_foreach_is_an_end() -> None:
     stream(topology).peek(lambda key, value: seen.append(value)).foreach(lambda key, value: seen.append(key))
     with TopologyTestDriver(topology) as driver:
         driver.pipe_input("in", "a", 1)
-        driver.read_output("nothing")
+        driver.restart()
     assert seen == [1, "a"]
 
 
@@ -192,7 +193,9 @@ def test_hopping_windows_overlap() -> None:
 @pytest.mark.parametrize("cut", [None, 2])
 def test_a_record_between_two_sessions_makes_them_one(cut: int | None) -> None:
     topology = Topology()
-    stream(topology).group_by_key().windowed_by(session(5, grace=10)).reduce(lambda a, b: a + b).to("out", value=JSON)
+    stream(topology).group_by_key().windowed_by(session_window(5, grace=10)).reduce(lambda a, b: a + b).to(
+        "out", value=JSON
+    )
     records: Records = [("in", "a", 1, 0), ("in", "a", 2, 8), ("in", "a", 4, 4), ("in", "b", 8, 4)]
     found = run(topology, records, cut=cut)
     assert last(found) == {Windowed("a", 0, 8): 7, Windowed("b", 4, 4): 8}
@@ -342,7 +345,7 @@ def test_stores_are_asked_by_key_and_range() -> None:
     grouped = stream(topology).group_by_key()
     grouped.count(store="counts")
     grouped.windowed_by(tumbling(10)).aggregate(total=col("value").sum(), store="windows")
-    grouped.windowed_by(session(5)).count(store="sessions")
+    grouped.windowed_by(session_window(5)).count(store="sessions")
     with TopologyTestDriver(topology, partitions=3) as driver:
         for key, value, time in (("a", 1, 0), ("b", 2, 3), ("a", 3, 12), ("d", 4, 13)):
             driver.pipe_input("in", key, value, timestamp_ms=time)
@@ -380,8 +383,10 @@ def test_a_function_that_raises_names_operator_and_record() -> None:
         driver.pipe_input("in", "a", 0)
         with pytest.raises(RecordError) as failed:
             driver.read_output("out")
-    said = "map-values-1 can't go on with the record at offset 1 of in-0: ZeroDivisionError: division by zero"
-    assert str(failed.value) == said
+    said = (
+        r"map-values-1 \(.*:\d+\) can't go on with the record at offset 1 of in-0: ZeroDivisionError: division by zero"
+    )
+    assert re.fullmatch(said, str(failed.value))
 
 
 def test_bytes_that_are_no_json_name_the_source_and_a_wrong_object_the_sink() -> None:
@@ -390,12 +395,13 @@ def test_bytes_that_are_no_json_name_the_source_and_a_wrong_object_the_sink() ->
     with TopologyTestDriver(topology) as driver:
         driver.pipe_bytes("in", b"a", b"no json")
         with pytest.raises(
-            RecordError, match="source-0 can't go on with the record at offset 0 of in-0: it is no JSON"
+            RecordError, match=r"source-0 \(.*\) can't go on with the record at offset 0 of in-0: it is no JSON"
         ):
             driver.read_output("out")
         driver.pipe_input("in", "a", "text")
         with pytest.raises(
-            RecordError, match="sink-2 can't go on with the record at offset 1 of in-0: it should be a long, not"
+            RecordError,
+            match=r"sink-2 \(.*\) can't go on with the record at offset 1 of in-0: it should be a long, not",
         ):
             driver.read_output("out")
 
@@ -427,7 +433,7 @@ def test_dead_letters_carry_the_record_and_the_reason_and_the_rest_goes_on() -> 
 
 def test_a_closed_session_stays_while_a_late_record_may_join_it_to_an_open_one() -> None:
     topology = Topology()
-    stream(topology).group_by_key().windowed_by(session(6, grace=5)).count().to("out", value=LONG)
+    stream(topology).group_by_key().windowed_by(session_window(6, grace=5)).count().to("out", value=LONG)
     records: Records = [("in", "a", 1, 30), ("in", "a", 1, 41), ("in", "b", 1, 42), ("in", "a", 1, 36)]
     assert last(run(topology, records, cut=3)) == {Windowed("a", 30, 41): 3, Windowed("b", 42, 42): 1}
 

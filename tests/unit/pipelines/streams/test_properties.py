@@ -12,7 +12,17 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.streams import JSON, LONG, Topology, TopologyTestDriver, hopping, session, sliding, tumbling, within
+from barnabas.streams import (
+    JSON,
+    LONG,
+    Topology,
+    TopologyTestDriver,
+    hopping,
+    session_window,
+    sliding,
+    tumbling,
+    within,
+)
 
 
 def beside(name: str) -> Any:
@@ -77,7 +87,7 @@ def test_time_windows(given: list[Record], cut: set[int], shape: tuple[int, int]
 def test_sessions(given: list[Record], cut: set[int]) -> None:
     gap = 6
     topology = Topology()
-    grouped = topology.stream("in").group_by_key().windowed_by(session(gap, grace=GRACE))
+    grouped = topology.stream("in").group_by_key().windowed_by(session_window(gap, grace=GRACE))
     grouped.count().to("counts", value=LONG)
     grouped.reduce(lambda old, new: old + new).suppress().to("closed", value=JSON)
     counts, closed = plain.sessions(given, gap, GRACE)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from barnabas import streams
 from barnabas.streams import (
     INT,
     JSON,
@@ -25,7 +26,7 @@ from barnabas.streams import (
     Windowed,
     col,
     hopping,
-    session,
+    session_window,
     sliding,
     tumbling,
     within,
@@ -90,7 +91,7 @@ def build(name: str) -> Callable[[Stream[str, str]], None]:
             s.group_by_key().windowed_by(hopping(SECOND, SECOND / 2, grace=timedelta(minutes=1))).count()
         ).to("out"),
         "sliding": lambda s: windowed_keys(s.group_by_key().windowed_by(sliding(SECOND)).count()).to("out"),
-        "session": lambda s: windowed_keys(s.group_by_key().windowed_by(session(SECOND)).count()).to("out"),
+        "session": lambda s: windowed_keys(s.group_by_key().windowed_by(session_window(SECOND)).count()).to("out"),
         "self-join": lambda s: s.join(s, lambda one, other: one + other, within(SECOND)).to("out"),
         "to-table": lambda s: s.to_table().map_values(str.title).to_stream().to("out"),
         "aggregate": lambda s: s.group_by_key().aggregate(list, lambda key, value, found: [*found, value]).to("out"),
@@ -117,13 +118,13 @@ EXPECTED: dict[str, list[tuple[Any, Any]]] = {
     "chained": [("k", "ab"), ("l", "hello")],
     "count-to-stream": [("k", 1), ("l", 1)],
     "count-by-value": [("ab", 1), ("hello", 1)],
-    "tumbling": [("k@0", "1"), ("l@0", "1")],
-    "hopping": [("k@0", "1"), ("l@0", "1")],
-    "sliding": [("k@0", "1"), ("l@0", "1")],
-    "session": [("k@0", "1"), ("l@0", "1")],
+    "tumbling": [("k@0", 1), ("l@0", 1)],
+    "hopping": [("k@0", 1), ("l@0", 1)],
+    "sliding": [("k@0", 1), ("l@0", 1)],
+    "session": [("k@0", 1), ("l@0", 1)],
     "self-join": [("k", "abab"), ("l", "hellohello")],
     "to-table": [("k", "Ab"), ("l", "Hello")],
-    "aggregate": [("k", '["ab"]'), ("l", '["hello"]')],
+    "aggregate": [("k", ["ab"]), ("l", ["hello"])],
     "column": [("k", "ab")],
     "through": [("k", 2), ("l", 5)],
     "through-as-read": [("k", "ab"), ("l", "hello")],
@@ -139,6 +140,30 @@ def test_it_works_as_it_is_written(name: str, capsys: pytest.CaptureFixture[str]
         driver.pipe_input("in", "l", "hello")
         assert driver.read_output("out") == EXPECTED[name]
     assert capsys.readouterr().out == ("k ab\nl hello\n" if name == "print" else "")
+
+
+def test_what_functions_made_is_read_as_streams_read() -> None:
+    topology = Topology()
+    numbers = topology.stream("in")
+    numbers.to("as-read")
+    numbers.map_values(lambda value: {"n": value}).to("objects")
+    numbers.map_values(lambda value: f"number {value}").to("texts")
+    numbers.map_values(str).to("digits", value=STRING)
+    numbers.group_by(lambda key, value: value).count().to("counts")
+    numbers.map_values(lambda value: bytes([255, value])).to("bytes")
+    with TopologyTestDriver(topology) as driver:
+        driver.pipe_input("in", "k", 3)
+        assert driver.read_output("as-read") == [("k", 3)]
+        assert driver.read_output("objects") == [("k", {"n": 3})]
+        assert driver.read_output("texts") == [("k", "number 3")]
+        assert driver.read_output("digits") == [("k", "3")]
+        assert driver.read_output("counts") == [("3", 1)]
+        assert driver.read_output("bytes") == [("k", b"\xff\x03")]
+
+
+def test_the_older_name_of_session_windows_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"session\(\) of barnabas.streams is the older name of session_window"):
+        assert streams.session(5, grace=1) == session_window(5, grace=1)
 
 
 def test_a_topology_that_writes_to_what_it_reads_comes_to_its_end() -> None:

@@ -15,7 +15,7 @@ from barnabas.streams import (
     TopologyTestDriver,
     Windowed,
     col,
-    session,
+    session_window,
     sliding,
     tumbling,
 )
@@ -31,7 +31,7 @@ def driver() -> Iterator[TopologyTestDriver]:
     grouped.windowed_by(tumbling(10)).count(store="windows")
     grouped.windowed_by(tumbling(10)).count().suppress(store="closed")
     grouped.windowed_by(sliding(5)).count(store="slides")
-    grouped.windowed_by(session(5)).count(store="sessions")
+    grouped.windowed_by(session_window(5)).count(store="sessions")
     texts.to_table(store="last")
     texts.group_by(lambda key, value: value if key != "a" else None).count(store="without-a")
     texts.group_by(lambda key, value: len(key) if key == "a" else key).count(store="mixed")

@@ -42,8 +42,8 @@ def words(**settings: Any) -> Topology:
 
 def test_a_topology_is_described_like_those_of_kafka_streams() -> None:
     assert words().describe() == (
-        "Topology: words, at_least_once\n"
-        "  Sub-topology: 0\n"
+        "Topologies:\n"
+        "   Sub-topology: 0\n"
         "    Source: source-0 (topics: [lines])\n"
         "      --> flat-map-values-1\n"
         "    Processor: flat-map-values-1 (stores: [])\n"
@@ -52,7 +52,7 @@ def test_a_topology_is_described_like_those_of_kafka_streams() -> None:
         "    Processor: select-key-2 (stores: [])\n"
         "      --> repartition-3\n"
         "      <-- flat-map-values-1\n"
-        "  Sub-topology: 1\n"
+        "   Sub-topology: 1\n"
         "    Repartition: repartition-3 (stores: [])\n"
         "      --> count-4\n"
         "      <-- select-key-2\n"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from barnabas.testing.random_messages import RandomMessages, versions_of
 from barnabas.wire.codec import DecodeError
 from barnabas.wire.records.framing import decode_metadata_record, encode_metadata_record, metadata_record_types
 from barnabas.wire.records.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ONE_UUID
+from tests.support.random_messages import RandomMessages, versions_of
 
 
 def test_a_frame_is_its_version_the_type_the_records_version_and_the_record() -> None:

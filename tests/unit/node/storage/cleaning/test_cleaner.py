@@ -17,13 +17,14 @@ from barnabas.node.storage.cleaning.child import Throttle
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Finished, Job, Message
 from barnabas.node.storage.cleaning.swap import Swap
+from barnabas.node.storage.directory.log_dir import LogDir
+from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_dir import LogDir
-from barnabas.node.storage.log_dirs import LogDirs
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import ABORT_MARKER, MARKER_KEY, MARKER_VALUE
 from barnabas.wire.batch import Record, build_batch, read_header
+from tests.support.waiting import until
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, file_delete_delay_ms=0)
@@ -101,12 +102,6 @@ def run(tmp_path: Path) -> Callable[..., None]:
             asyncio.run(main())
 
     return run_story
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def finished(job: Job) -> AsyncGenerator[Message, None]:

@@ -1,0 +1,186 @@
+"""Share groups of real consumers: ours and Kafka's own work through one topic, record by record."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from barnabas.client.errors import Refused
+from barnabas.client.settings import ClientSettings
+from barnabas.client.share_consumer import ShareConsumer, ShareRecord
+from barnabas.testing import Node
+from tests.support import reference
+from tests.support.waiting import wait_until
+
+WAIT_S = 60
+CONFIG = {
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 200,
+    "group.share.min.session.timeout.ms": 1000,
+    "group.share.session.timeout.ms": 3000,
+    "group.share.assignment.interval.ms": 0,
+    "group.share.min.record.lock.duration.ms": 1000,
+}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Node(CONFIG) as started:
+        yield started
+
+
+def prepare(node: Node, topic: str, group: str, count: int, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(WAIT_S)
+    wanted = {"share_auto_offset_reset": "earliest", **configs}
+    entries = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in wanted.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    produce(node, topic, count)
+
+
+def produce(node: Node, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, b"task-%d" % number, partition=number % 2)
+    assert producer.flush(WAIT_S) == 0
+
+
+def consumer(node: Node, group: str, topic: str) -> ShareConsumer:
+    settings = ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers)
+    return ShareConsumer(settings, group, [topic])
+
+
+def take(share: ShareConsumer, count: int) -> list[ShareRecord]:
+    found: list[ShareRecord] = []
+
+    def enough() -> bool:
+        found.extend(share.poll(200))
+        return len(found) >= count
+
+    wait_until(enough, limit_s=WAIT_S)
+    return found
+
+
+def test_tasks_are_worked_off_by_several_and_each_once(node: Node) -> None:
+    prepare(node, "tasks", "workers", 40)
+    with consumer(node, "workers", "tasks") as anna, consumer(node, "workers", "tasks") as bert:
+        done: list[bytes | None] = []
+
+        def work() -> bool:
+            for worker in (anna, bert):
+                for record in worker.poll(100):
+                    done.append(record.value)
+                    worker.ack(record)
+            return len(done) >= 40
+
+        wait_until(work, limit_s=WAIT_S)
+        assert sorted(done, key=str) == sorted((b"task-%d" % number for number in range(40)), key=str)
+        assert anna.poll(300) == []
+    with consumer(node, "workers", "tasks") as later:
+        assert later.poll(500) == []
+
+
+def test_what_is_given_back_comes_again_and_what_is_rejected_does_not(node: Node) -> None:
+    prepare(node, "returns", "returning", 3, share_delivery_count_limit="3")
+    with consumer(node, "returning", "returns") as share:
+        records = {record.value: record for record in take(share, 3)}
+        share.ack(records[b"task-0"])
+        share.nack(records[b"task-1"])
+        share.reject(records[b"task-2"])
+        with pytest.raises(Refused):
+            share.ack(records[b"task-0"])
+        (again,) = take(share, 1)
+        assert (again.value, again.delivery_count) == (b"task-1", 2)
+        share.nack(again, delay_s=0.5)
+        (last,) = take(share, 1)
+        assert last.delivery_count == 3
+        share.nack(last)
+        share.commit()
+        assert share.poll(300) == []
+
+
+def test_what_a_consumer_holds_when_it_goes_is_given_to_others(node: Node) -> None:
+    prepare(node, "left", "leaving", 2)
+    with consumer(node, "leaving", "left") as first:
+        assert len(take(first, 2)) == 2
+    with consumer(node, "leaving", "left") as second:
+        assert [record.delivery_count for record in take(second, 2)] == [2, 2]
+
+
+def test_the_lock_of_one_that_is_silent_runs_out(node: Node) -> None:
+    prepare(node, "silent", "locking", 2, share_record_lock_duration_ms="1000")
+    with consumer(node, "locking", "silent") as first, consumer(node, "locking", "silent") as second:
+        taken: list[ShareRecord] = []
+        wait_until(lambda: taken.extend(first.poll(100)) or len(taken) == 2 or taken.extend(second.poll(100)))
+        again = take(second, 1)
+        assert again[0].delivery_count >= 2
+
+
+def test_what_was_acknowledged_survives_a_kill_of_the_node() -> None:
+    with Node(CONFIG) as node:
+        prepare(node, "kept", "surviving", 20)
+        with consumer(node, "surviving", "kept") as share:
+            records = take(share, 20)
+            for record in records[:15]:
+                share.ack(record)
+            share.commit()
+            node.kill()
+            node.restart()
+            rest = {(record.partition, record.offset) for record in records[15:]}
+            again: set[tuple[int, int]] = set()
+
+            def has_rest() -> bool:
+                again.update((record.partition, record.offset) for record in share.poll(200))
+                return again >= rest
+
+            wait_until(has_rest, limit_s=WAIT_S)
+            assert again == rest
+
+
+def test_our_own_tools(node: Node) -> None:
+    prepare(node, "tooled", "tool-group", 6)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    group = ["--group", "tool-group"]
+    read = tool("console-share-consumer", *servers, *group, "--topic", "tooled", "--max-messages", "4")
+    assert len(read.split()) == 4, read
+    assert tool("share-groups", *servers, "--list").split() == sorted(tool("share-groups", *servers, "--list").split())
+    shown = [line.split() for line in tool("share-groups", *servers, "--describe", *group).splitlines()]
+    assert shown[1] == ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]
+    assert sum(int(row[4]) for row in shown[2:]) == 2
+    reset = ["--reset-offsets", "--topic", "tooled", "--to-earliest", "--execute"]
+    tool("share-groups", *servers, *group, *reset)
+    shown = [line.split() for line in tool("share-groups", *servers, "--describe", *group).splitlines()]
+    assert [row[3:] for row in shown[2:]] == [["0", "3"], ["0", "3"]]
+    assert "Successful" in tool("share-groups", *servers, *group, "--delete-offsets", "--topic", "tooled")
+    assert "was successful" in tool("share-groups", *servers, *group, "--delete")
+
+
+def tool(*arguments: str) -> str:
+    command = [sys.executable, "-m", "barnabas", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.mark.skipif(bool(reference.available()), reason="the reference is not available")
+def test_kafkas_own_share_consumer_and_tool(node: Node) -> None:
+    prepare(node, "java", "java-group", 20)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    read = reference.run_tool(
+        "kafka-console-share-consumer", *servers, "--topic", "java", "--group", "java-group", "--max-messages", "20"
+    )
+    assert len(read.stdout.split()) == 20, read
+    shown = reference.run_tool("kafka-share-groups", *servers, "--describe", "--group", "java-group").stdout
+    rows = [line.split() for line in shown.splitlines() if line.startswith("java-group")]
+    assert sorted((row[1], row[2], row[4]) for row in rows) == [("java", "0", "0"), ("java", "1", "0")], shown
+    deleted = reference.run_tool("kafka-share-groups", *servers, "--delete", "--group", "java-group")
+    assert "successful" in deleted.stdout, deleted

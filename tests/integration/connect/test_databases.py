@@ -1,0 +1,235 @@
+"""JDBC source and sink on SQLite, and on a PostgreSQL that the test starts, where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from barnabas.client.producer import Producer
+from barnabas.client.settings import ClientSettings
+from barnabas.pipelines.connect.plane.turns import run_turn
+from tests.support.reference import free_port
+
+Bench = Any
+JSON = {
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+SCHEMAS = {"value.converter": JSON["value.converter"], "value.converter.schemas.enable": "true"}
+
+
+@pytest.fixture
+def persons(tmp_path: Path) -> Path:
+    path = tmp_path / "persons.db"
+    with sqlite3.connect(path) as database:
+        database.execute("create table persons (id integer primary key, name text not null, height real)")
+        database.execute("insert into persons (name, height) values ('Anna', 1.7), ('Bert', null)")
+    database.close()
+    return path
+
+
+def source(path: Path, mode: str, prefix: str, **rest: str) -> dict[str, str]:
+    return {"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector", "connection.url": f"jdbc:sqlite:{path}",
+            "mode": mode, "topic.prefix": prefix, "table.whitelist": "persons"} | JSON | rest  # fmt: skip
+
+
+def documents(bench: Bench, topic: str) -> list[Any]:
+    return [json.loads(each) if each is not None else None for each in bench.values(topic)]
+
+
+def send(bench: Bench, topic: str, *records: tuple[str | None, Any]) -> None:
+    fields = [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "string", "optional": True, "field": "name"},
+    ]
+    schema = {"type": "struct", "fields": fields, "optional": False}
+    with Producer(ClientSettings.from_properties({}, bootstrap_servers=bench.servers)) as producer:
+        for key, value in records:
+            data = None if value is None else json.dumps({"schema": schema, "payload": value}).encode()
+            producer.send(topic, data, None if key is None else key.encode())
+        producer.flush()
+
+
+def test_the_lab_incrementing_then_keyed_by_transformations(bench: Bench, persons: Path) -> None:
+    keyed = {
+        "transforms": "key,extract",
+        "transforms.key.type": "org.apache.kafka.connect.transforms.ValueToKey",
+        "transforms.key.fields": "id",
+        "transforms.extract.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+        "transforms.extract.field": "id",
+    }
+    settings = source(persons, "incrementing", "lab-", **keyed, **{"incrementing.column.name": "id"})
+    bench.start("lab", settings, offsets_topic="lab-offsets")
+    assert bench.turns("lab") == 2
+    assert documents(bench, "lab-persons") == [
+        {"id": 1, "name": "Anna", "height": 1.7},
+        {"id": 2, "name": "Bert", "height": None},
+    ]
+    assert [record.key for record in bench.read("lab-persons")] == [b"1", b"2"]
+    with sqlite3.connect(persons) as database:
+        database.execute("insert into persons (name) values ('Carl')")
+    database.close()
+    assert bench.turns("lab") == 1
+    (last, *_) = reversed(bench.read("lab-offsets"))
+    assert json.loads(last.key or b"") == ["lab", {"protocol": "1", "table": "persons"}]
+    assert json.loads(last.value or b"") == {"incrementing": 3}
+
+
+def test_bulk_reads_the_whole_table_at_every_interval(bench: Bench, persons: Path) -> None:
+    bench.start("bulk", source(persons, "bulk", "bulk-"))
+    assert bench.turns("bulk", rounds=2) == 4
+    assert [each["id"] for each in documents(bench, "bulk-persons")] == [1, 2, 1, 2]
+
+
+def test_upserts_and_deletes_may_be_done_again(bench: Bench, tmp_path: Path) -> None:
+    send(bench, "upserts", ("1", {"id": 1, "name": "a"}), ("2", {"id": 2, "name": "b"}), ("1", {"id": 1, "name": "c"}))
+    path = tmp_path / "sink.db"
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:sqlite:{path}", "topics": "upserts",
+        "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "key", "auto.create": "true",
+        "auto.evolve": "true", "delete.enabled": "true",
+    } | SCHEMAS  # fmt: skip
+    bench.start("upserts", settings)
+    bench.turns("upserts")
+    send(bench, "upserts", ("2", None))
+    bench.turns("upserts")
+    with sqlite3.connect(path) as database:
+        assert database.execute("select key, id, name from upserts").fetchall() == [("1", 1, "c")]
+    database.close()
+
+
+def test_an_insert_whose_commit_was_not_heard_of_is_not_done_twice(bench: Bench, tmp_path: Path) -> None:
+    send(bench, "inserts", (None, {"id": 1, "name": "a"}), (None, {"id": 2, "name": "b"}))
+    path = tmp_path / "sink.db"
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:sqlite:{path}", "topics": "inserts",
+        "auto.create": "true",
+    } | SCHEMAS  # fmt: skip
+    job = bench.start("inserts", settings)
+    (turn,) = bench.planner.due(["inserts"])
+    import barnabas.pipelines.connect.plane.turns as turns
+
+    def lost(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the worker died here")
+
+    original, turns.commit_offsets = turns.commit_offsets, lost  # type: ignore[assignment]
+    try:
+        outcome = run_turn(turn)
+    finally:
+        turns.commit_offsets = original
+    assert outcome.failed
+    assert outcome.retry
+    assert not run_turn(turn).failed
+    with sqlite3.connect(path) as database:
+        assert database.execute("select id, name from inserts order by id").fetchall() == [(1, "a"), (2, "b")]
+    database.close()
+    assert job.consumer_group == "connect-inserts"
+
+
+def test_a_database_that_is_away_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    settings = source(tmp_path / "nowhere" / "x.db", "bulk", "away-")
+    job_settings = settings | {"tables": "persons"}
+    bench.planner.start(
+        type(bench.start("away-template", source(tmp_path / "t.db", "bulk", "x-", query="select 1 as id",
+                                                 **{"table.whitelist": ""})))(
+            name="away", kind="source", place="barnabas.pipelines.connect.connectors.jdbc_source:JdbcSource",
+            settings=job_settings, tasks=[job_settings], client={"bootstrap.servers": bench.servers}, group="g",
+        )
+    )  # fmt: skip
+    bench.turns("away", rounds=1)
+    state, trace = bench.states("away")[-1]
+    assert state == "RUNNING"
+    assert trace.startswith("trying again in 1 s: org.apache.kafka.connect.errors.RetriableException")
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    found = shutil.which("initdb") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")), None)
+    if found is None:
+        pytest.skip("PostgreSQL is not installed")
+    directory = tmp_path_factory.mktemp("postgres")
+    data = directory / "data"
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        try:
+            owner = pwd.getpwnam("postgres")
+        except KeyError:
+            pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
+        for each in (directory, *list(directory.parents)[:3]):
+            each.chmod(each.stat().st_mode | 0o055)
+        os.chown(directory, owner.pw_uid, owner.pw_gid)
+        user = {"user": owner.pw_uid, "group": owner.pw_gid}
+    bin_dir = Path(found).resolve().parent
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True} | user
+    subprocess.run([found, "-D", str(data), "-U", "tester", "--auth=trust", "-N"], cwd=directory, **quiet)
+    port = free_port()
+    options = f"-p {port} -k {directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = bin_dir / "pg_ctl"
+    log = str(directory / "log")
+    subprocess.run([control, "-D", str(data), "-w", "-l", log, "-o", options, "start"], cwd=directory, **quiet)
+    yield f"127.0.0.1:{port}/postgres?user=tester"
+    subprocess.run([control, "-D", str(data), "-m", "immediate", "stop"], cwd=directory, **quiet)
+
+
+def test_no_row_is_lost_to_a_transaction_that_commits_late(bench: Bench, postgres: str) -> None:
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@{postgres.partition('?')[0]}")
+    text = sqlalchemy.text
+    with engine.begin() as setup:
+        setup.execute(text("create table orders (id serial primary key, item text, price numeric(8,2), at timestamp)"))
+    settings = {
+        "connector.class": "JdbcSource", "connection.url": f"jdbc:postgresql://{postgres}", "mode": "incrementing",
+        "incrementing.column.name": "id", "topic.prefix": "late-", "table.whitelist": "orders",
+    } | JSON | {"value.converter.decimal.format": "NUMERIC"}  # fmt: skip
+    bench.start("late", settings, offsets_topic="late-offsets")
+    slow = engine.connect()
+    slow.execute(text("insert into orders (item, price) values ('slow', 1.5)"))
+    with engine.begin() as quick:
+        quick.execute(text("insert into orders (item, price, at) values ('quick', 2, '2024-03-01 10:00:00')"))
+    timer = threading.Timer(0.5, slow.commit)
+    timer.start()
+    assert bench.turns("late", rounds=2) == 2
+    timer.join()
+    slow.close()
+    engine.dispose()
+    found = documents(bench, "late-orders")
+    assert [each["item"] for each in found] == ["slow", "quick"]
+    assert found[1] == {"id": 2, "item": "quick", "price": 2.00, "at": 1_709_287_200_000}
+
+
+def test_upserts_into_postgresql(bench: Bench, postgres: str) -> None:
+    send(bench, "pg", *((str(number % 3), {"id": number, "name": "x"}) for number in range(9)))
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:postgresql://{postgres}", "topics": "pg",
+        "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "key", "auto.create": "true",
+    } | SCHEMAS  # fmt: skip
+    bench.start("pg", settings)
+    bench.turns("pg")
+    assert bench.states("pg")[-1][0] == "RUNNING", bench.states("pg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@{postgres.partition('?')[0]}")
+    with engine.connect() as connection:
+        found = connection.execute(sqlalchemy.text("select key, id from pg order by key")).all()
+    engine.dispose()
+    assert [tuple(row) for row in found] == [("0", 6), ("1", 7), ("2", 8)]
+
+
+def test_datagen_gives_the_quickstarts_shapes(bench: Bench) -> None:
+    settings = {"connector.class": "DatagenConnector", "kafka.topic": "made", "max.interval": "0", "iterations": "25"}
+    for shape in ("users", "pageviews", "orders", "ratings", "stock_trades", "twitter"):
+        bench.start(shape, settings | JSON | {"quickstart": shape, "kafka.topic": f"made-{shape}"})
+        assert bench.turns(shape) == 25
+        assert len({json.dumps(each) for each in documents(bench, f"made-{shape}")}) > 5
+    assert set(documents(bench, "made-users")[0]) == {"registertime", "userid", "regionid", "gender"}
+    assert {"UserMentionEntities", "MediaEntities"} <= set(documents(bench, "made-twitter")[0])

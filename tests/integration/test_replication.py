@@ -1,0 +1,297 @@
+"""Partitions with three replicas on three brokers: what was acknowledged stays, whoever stops, and is there on all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from barnabas.testing import Cluster
+from barnabas.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.replication.watching import (
+    Acknowledged,
+    describe,
+    produce_one,
+    read_all,
+    wait_in_sync,
+    wait_led,
+)
+from tests.support.waiting import wait_until
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers, and a controller that is not stopped with them."""
+    config = {
+        "min.insync.replicas": 2,
+        "broker.session.timeout.ms": 2000,
+        "broker.heartbeat.interval.ms": 300,
+        "replica.lag.time.max.ms": 4000,
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": 3,
+        "leader.imbalance.check.interval.seconds": 2,
+        "unclean.leader.election.interval.ms": 1000,
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    }
+    with Cluster(brokers=3, controllers=1, racks=("a", "b", "c"), config=config) as found:
+        yield found
+
+
+def test_a_leader_stops_and_starts_and_the_others_go_on(cluster: Cluster) -> None:
+    cluster.create_topic("many_reps", PARTITIONS, 3)
+    wait_in_sync(cluster, "many_reps", cluster.broker_ids)
+    leader = describe(cluster, "many_reps")[0].leader
+    with Acknowledged(cluster, "many_reps", PARTITIONS) as producer:
+        producer.goes_on()
+        cluster.stop(leader)
+        wait_led(cluster, "many_reps", by_none_of=[leader])
+        producer.goes_on()
+        left = [each for each in cluster.broker_ids if each != leader]
+        wait_in_sync(cluster, "many_reps", left)
+        cluster.start(leader)
+        wait_in_sync(cluster, "many_reps", cluster.broker_ids)
+        producer.goes_on()
+    assert not producer.failed
+    found = read_all(cluster, "many_reps", PARTITIONS)
+    assert found == producer.acknowledged, "each record once, where it was acknowledged"
+
+
+def test_killed_brokers_take_nothing_along_that_was_acknowledged(cluster: Cluster) -> None:
+    cluster.create_topic("kills", PARTITIONS, 3)
+    wait_in_sync(cluster, "kills", cluster.broker_ids)
+    with Acknowledged(cluster, "kills", PARTITIONS) as producer:
+        for broker_id in cluster.broker_ids[:2]:
+            producer.goes_on()
+            cluster.kill(broker_id)
+            wait_led(cluster, "kills", by_none_of=[broker_id])
+            producer.goes_on()
+            cluster.start(broker_id)
+            wait_in_sync(cluster, "kills", cluster.broker_ids)
+    assert not producer.failed
+    wait_until(
+        lambda: read_all(cluster, "kills", PARTITIONS) == producer.acknowledged,
+        "every record is there, where it was acknowledged",
+    )
+
+
+def test_with_one_broker_left_acks_all_is_refused_and_acks_1_goes_on(cluster: Cluster) -> None:
+    cluster.create_topic("alone", 1, 3)
+    wait_in_sync(cluster, "alone", cluster.broker_ids)
+    left, *others = [describe(cluster, "alone")[0].leader, *cluster.broker_ids]
+    others = [each for each in others if each != left]
+    committed = produce_one(cluster, "alone", b"committed")
+    cluster.stop(*others)
+    try:
+        wait_in_sync(cluster, "alone", [left])
+        quick = {"message.timeout.ms": 3000, "retries": 0}
+        refused = produce_one(cluster, "alone", b"refused", acks="all", **quick)
+        assert isinstance(refused, KafkaError)
+        assert refused.code() in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError._MSG_TIMED_OUT)
+        assert produce_one(cluster, "alone", b"lonely", acks="1") == 1
+        assert read_all(cluster, "alone", 1) == {(0, committed): b"committed"}, "what is not committed is not read"
+    finally:
+        cluster.start(*others)
+    wait_in_sync(cluster, "alone", cluster.broker_ids)
+    wait_until(
+        lambda: read_all(cluster, "alone", 1) == {(0, 0): b"committed", (0, 1): b"lonely"},
+        "every record is there, where it was acknowledged",
+    )
+
+
+def test_a_follower_whose_directory_was_emptied_copies_everything_again(cluster: Cluster) -> None:
+    cluster.create_topic("copied", 2, 3)
+    wait_in_sync(cluster, "copied", cluster.broker_ids)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for index in range(2000):
+        producer.produce("copied", b"x%d" % index, partition=index % 2)
+    assert producer.flush(60) == 0
+    emptied = describe(cluster, "copied")[0].in_sync[-1]
+    cluster.stop(emptied)
+    for directory in (cluster.nodes[emptied].data_dir).glob("copied-*"):
+        shutil.rmtree(directory)
+    cluster.start(emptied)
+    wait_in_sync(cluster, "copied", cluster.broker_ids)
+    others = [each for each in cluster.broker_ids if each != emptied]
+    expected = read_all(cluster, "copied", 2)
+    assert len(expected) == 2000
+    cluster.stop(*others[:1])
+    try:
+        wait_led(cluster, "copied", by_none_of=others[:1])
+        wait_until(
+            lambda: read_all(cluster, "copied", 2) == expected, "every record is there, where it was acknowledged"
+        )
+    finally:
+        cluster.start(*others[:1])
+    wait_in_sync(cluster, "copied", cluster.broker_ids)
+
+
+def test_groups_and_transactions_go_on_when_their_coordinators_are_killed(cluster: Cluster) -> None:
+    cluster.create_topic("input", 3, 3)
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": "copier",
+            "transaction.timeout.ms": 60_000,
+        }
+    )
+    producer.init_transactions(60)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "readers",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+        }
+    )
+    consumer.subscribe(["input"])
+    seen: list[bytes] = []
+
+    def transaction(number: int, *, commits: bool = True) -> None:
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.produce("input", b"%d-%d-%d" % (number, partition, commits), partition=partition)
+        (producer.commit_transaction if commits else producer.abort_transaction)(120)
+
+    def read_until(count: int) -> None:
+        def done() -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                seen.append(message.value())
+            return len(seen) >= count
+
+        wait_until(done, f"{count} committed records are read", limit_s=120)
+        consumer.commit(asynchronous=False)
+
+    transaction(0)
+    transaction(1, commits=False)
+    read_until(3)
+    for number, topic in ((2, "__transaction_state"), (3, "__consumer_offsets")):
+        killed = describe(cluster, topic)[0].leader
+        cluster.kill(killed)
+        wait_led(cluster, topic, by_none_of=[killed])
+        transaction(number)
+        read_until(3 * number)
+        cluster.start(killed)
+        wait_in_sync(cluster, topic, cluster.broker_ids)
+    assert sorted(seen) == sorted(b"%d-%d-1" % (number, index) for number in (0, 2, 3) for index in range(3))
+    committed = consumer.committed([TopicPartition("input", index) for index in range(3)], timeout=60)
+    assert all(each.offset > 0 for each in committed)
+    consumer.close()
+
+
+def reassign(cluster: Cluster, topic: str, partition: int, replicas: list[int]) -> None:
+    asked = ReassignablePartition(partition_index=partition, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=30_000, topics=[ReassignableTopic(name=topic, partitions=[asked])]
+    )
+    with cluster.connect() as connection:
+        answer = connection.request(request)
+    assert (answer.error_code, [each.error_code for each in answer.responses[0].partitions]) == (0, [0])
+
+
+def wait_replicas(cluster: Cluster, topic: str, target: list[int]) -> None:
+    def are_there() -> bool:
+        found = describe(cluster, topic)[0]
+        return found.replicas == target and sorted(found.in_sync) == sorted(target)
+
+    wait_until(are_there, f"the replicas of {topic} are {target}")
+
+
+def test_replicas_are_added_moved_and_removed_under_load(cluster: Cluster) -> None:
+    first, second, third = cluster.broker_ids
+    cluster.create_topic("moved", 1, 1, {"min.insync.replicas": 1})
+    wait_led(cluster, "moved")
+    before = describe(cluster, "moved")[0].leader
+    others = [each for each in (first, second, third) if each != before]
+    with Acknowledged(cluster, "moved", 1) as producer:
+        producer.goes_on()
+        for target in ([before, *others], others, [others[1]]):
+            reassign(cluster, "moved", 0, target)
+            wait_replicas(cluster, "moved", target)
+            assert describe(cluster, "moved")[0].leader in target
+            producer.goes_on()
+    assert not producer.failed
+    wait_until(
+        lambda: read_all(cluster, "moved", 1) == producer.acknowledged,
+        "every record is there, where it was acknowledged",
+    )
+    assert not list(cluster.nodes[before].data_dir.glob("moved-0"))
+
+
+def test_the_preferred_replica_leads_again_by_itself(cluster: Cluster) -> None:
+    cluster.create_topic("preferred", 3, 3)
+    wait_led(cluster, "preferred")
+    away = cluster.broker_ids[0]
+    cluster.restart(away)
+    wait_in_sync(cluster, "preferred", cluster.broker_ids)
+    wait_until(
+        lambda: all(each.leader == each.replicas[0] for each in describe(cluster, "preferred").values()),
+        "the preferred replicas lead",
+    )
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_without_any_replica_in_sync_a_partition_waits_unless_it_may_lose_records(
+    cluster: Cluster, unclean: bool
+) -> None:
+    topic = f"unclean-{unclean}".lower()
+    config = {"unclean.leader.election.enable": unclean, "min.insync.replicas": 1}
+    cluster.create_topic(topic, 1, 2, config)
+    wait_led(cluster, topic)
+    leader = describe(cluster, topic)[0].leader
+    (follower,) = [each for each in describe(cluster, topic)[0].replicas if each != leader]
+    (witness,) = [each for each in cluster.broker_ids if each not in (leader, follower)]
+    produce_one(cluster, topic, b"on both")
+    cluster.stop(follower)
+    wait_until(lambda: describe(cluster, topic, witness)[0].in_sync == [leader], "the follower is out")
+    assert produce_one(cluster, topic, b"on the leader alone", acks="all") == 1
+    cluster.stop(leader)
+    try:
+        cluster.start(follower)
+        if unclean:
+            wait_until(lambda: describe(cluster, topic, witness)[0].leader == follower, "the follower leads")
+            wait_until(
+                lambda: read_all(cluster, topic, 1) == {(0, 0): b"on both"},
+                "every record is there, where it was acknowledged",
+            )
+        else:
+            wait_until(lambda: describe(cluster, topic, witness)[0].leader == -1, "nobody leads")
+    finally:
+        cluster.start(leader)
+    wait_until(lambda: len(describe(cluster, topic, witness)[0].in_sync) == 2, "both are in sync")
+    lost = {} if unclean else {(0, 1): b"on the leader alone"}
+    wait_until(
+        lambda: read_all(cluster, topic, 1) == {(0, 0): b"on both"} | lost,
+        "every record is there, where it was acknowledged",
+    )
+
+
+def test_a_consumer_reads_from_the_replica_of_its_rack(cluster: Cluster) -> None:
+    cluster.create_topic("near", 1, 3)
+    wait_in_sync(cluster, "near", cluster.broker_ids)
+    for index in range(3):
+        produce_one(cluster, "near", b"%d" % index, acks="all")
+    leader = describe(cluster, "near")[0].leader
+    near = next(each for each in cluster.broker_ids if each != leader)
+    rack = "abc"[cluster.broker_ids.index(near)]
+    request = FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        topics=[FetchTopic(topic="near", partitions=[FetchPartition(partition_max_bytes=1 << 20)])],
+        rack_id=rack,
+    )
+    with cluster.connect(leader) as connection:
+        (found,) = connection.request(request, 12).responses[0].partitions
+    assert (found.error_code, found.preferred_read_replica, bytes(found.records)) == (0, near, b"")
+    assert sorted(read_all(cluster, "near", 1, **{"client.rack": rack}).values()) == [b"0", b"1", b"2"]

@@ -1,0 +1,105 @@
+"""Several SQL servers of one service: one runs the queries, the others stand by. Processes are real; Spark finds no
+Java, so a query that is run goes to ERROR, and one that is not is in STANDBY. The last test kills the first server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.testing import Node
+from tests.support.sql_server import SqlServer
+from tests.support.waiting import wait_until
+
+WAIT_S = 120.0
+Starter = Callable[..., SqlServer]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Node() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def start(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    """Starts a server of the one service, with a name and a state directory."""
+    root = tmp_path_factory.mktemp("sql")
+    started: list[SqlServer] = []
+
+    def one(name: str, state: str = "state") -> SqlServer:
+        directory = root / name
+        directory.mkdir()
+        settings = {"ksql_service_id": "shared", "ksql_state_dir": str(root / state)}
+        started.append(SqlServer(node.bootstrap_servers, directory, **settings))
+        return started[-1].start()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(root / "no-java"))
+        yield one
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def first(start: Starter) -> SqlServer:
+    server = start("first")
+    has_role(server, "ACTIVE")
+    return server
+
+
+def status_of(server: SqlServer) -> dict[str, Any]:
+    (found,) = json.loads(server.ask("/clusterStatus")[1])["clusterStatus"].values()
+    assert isinstance(found, dict)
+    return found
+
+
+def has_role(server: SqlServer, role: str) -> None:
+    wait_until(lambda: status_of(server)["role"] == role, f"role {role}", WAIT_S)
+
+
+def query_states(server: SqlServer) -> list[str]:
+    return [one["state"] for one in server.run("SHOW QUERIES;")[0]["queries"]]
+
+
+def stream_names(server: SqlServer) -> set[str]:
+    return {one["name"] for one in server.run("SHOW STREAMS;")[0]["streams"]}
+
+
+def test_a_server_with_another_state_directory_does_not_take_over(first: SqlServer, start: Starter) -> None:
+    other = start("other", "elsewhere")
+    has_role(other, "APART")
+    reason = status_of(other)["reason"]
+    assert reason.startswith("This server cannot take over the queries of service shared, because their state is in")
+    assert reason in other.log()
+    assert [one["message"] for one in other.run("SHOW STREAMS;")[0]["warnings"]] == [reason]
+    assert status_of(first)["role"] == "ACTIVE"
+    other.kill()
+
+
+def test_a_standby_takes_statements_and_takes_over_from_a_killed_server(first: SqlServer, start: Starter) -> None:
+    second = start("second")
+    has_role(second, "STANDBY")
+    second.run(
+        "CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        "CREATE STREAM big AS SELECT * FROM s WHERE v > 10;"
+        "INSERT INTO s VALUES ('a', 1);"
+    )
+    wait_until(lambda: query_states(first) == ["ERROR"], "the active server to try the query", WAIT_S)
+    assert stream_names(first) >= {"S", "BIG"}
+    assert query_states(second) == ["STANDBY"]
+    (stores,) = status_of(second)["activeStandbyPerQuery"].values()
+    assert (stores["activeStores"], stores["standByStores"]) == ([], ["BIG"])
+    assert second.rows("SELECT * FROM s;") == [["a", 1]]
+    first.kill()
+    has_role(second, "ACTIVE")
+    wait_until(lambda: query_states(second) == ["ERROR"], "the survivor to try the query", WAIT_S)
+    first.start()
+    has_role(first, "STANDBY")
+    second.stop()
+    has_role(first, "ACTIVE")
+    first.run("TERMINATE ALL;")
+    assert query_states(first) == []

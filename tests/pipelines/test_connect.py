@@ -1,0 +1,84 @@
+"""A Connect worker with Spark behind it: files to a topic to a file, a killed plane, and no duplicate in the topic."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
+from barnabas.testing import Node
+from tests.support.waiting import wait_until
+
+HERE = Path(__file__).parent
+LIMIT_S = 180.0  # Spark starts within it, whatever else the machine does
+
+
+def stage() -> Any:
+    """The worker and the bench of the integration tests."""
+    spec = importlib.util.spec_from_file_location("connect_stage", HERE.parent / "integration/connect/conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
+    try:
+        find_java()
+    except JavaMissing as reason:
+        pytest.skip(str(reason))
+    made = stage()
+    with Node() as node:
+        worker = made.Worker(tmp_path_factory.mktemp("worker"), node.bootstrap_servers)
+        yield worker, made.Bench(node.bootstrap_servers)
+        worker.close()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def plane_of(worker: Any) -> int:
+    """The process with Spark: the worker's child."""
+    children = Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children").read_text().split()
+    found = [int(pid) for pid in children if b"plane.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return found[0]
+
+
+@pytest.mark.timeout(600)
+def test_a_file_goes_through_a_topic_to_a_file_and_survives_a_kill(running: tuple[Any, Any], tmp_path: Path) -> None:
+    worker, bench = running
+    given, written = tmp_path / "in.txt", tmp_path / "out.txt"
+    given.write_text("".join(f"line {number}\n" for number in range(1_000)))
+    source = {"connector.class": "FileStreamSource", "file": str(given), "topic": "lines"}
+    sink = {"connector.class": "FileStreamSink", "file": str(written), "topics": "lines"}
+    assert worker.call("POST", "/connectors", {"name": "in", "config": source})[0] == 201
+    assert worker.call("POST", "/connectors", {"name": "out", "config": sink})[0] == 201
+    wait_until(lambda: len(lines(written)) == 1_000, "all lines are in the file", LIMIT_S)
+    assert lines(written) == lines(given)
+
+    wait_until(lambda: worker.call("GET", "/connectors/in/status")[1]["tasks"], "the task has a status", LIMIT_S)
+    status = worker.call("GET", "/connectors/in/status")[1]
+    assert (status["connector"]["state"], status["tasks"][0]["state"]) == ("RUNNING", "RUNNING")
+    wait_until(lambda: worker.call("GET", "/connectors/in/topics")[1] == {"in": {"topics": ["lines"]}}, limit_s=LIMIT_S)
+
+    os.kill(plane_of(worker), signal.SIGKILL)
+    with open(given, "a") as file:
+        file.writelines(f"line {number}\n" for number in range(1_000, 1_500))
+    wait_until(lambda: len(set(lines(written))) == 1_500, "the new lines are in the file", LIMIT_S)
+    assert bench.values("lines") == lines(given), "exactly once"
+
+    assert worker.call("PUT", "/connectors/in/pause")[0] == 202
+    wait_until(lambda: worker.call("GET", "/connectors/in/status")[1]["tasks"][0]["state"] == "PAUSED", limit_s=LIMIT_S)
+    assert worker.call("PUT", "/connectors/in/stop")[0] == 204
+    assert worker.call("GET", "/connectors/in/offsets")[1]["offsets"][0]["offset"] == {"position": given.stat().st_size}
+    assert worker.call("DELETE", "/connectors/in")[0] == 204
+    assert worker.call("DELETE", "/connectors/out")[0] == 204

@@ -1,0 +1,247 @@
+"""Share groups: the same members, fetches and acknowledgements, the same answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
+from barnabas.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from barnabas.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.wire.messages.share_acknowledge import AcknowledgementBatch as AcknowledgedBatch
+from barnabas.wire.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from barnabas.wire.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+Acks = list[tuple[int, int, list[int]]]
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+class ShareStage:
+    def __init__(self, both: Any) -> None:
+        self.both = both
+        self.id = both.new_name("sharing")
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
+        for side in both.sides:
+            side.wait_until(find, 4, lambda answer: answer.coordinators[0].error_code == 0)
+            ready = HeartbeatRequest(group_id=self.id, generation_id=0, member_id="nobody")
+            side.wait_until(ready, 4, lambda answer: answer.error_code == 25)
+
+    def configure(self, **configs: str) -> None:
+        altered = [
+            AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+            for key, value in configs.items()
+        ]
+        resource = AlterConfigsResource(resource_type=32, resource_name=self.id, configs=altered)
+        self.both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+    def beat(self, name: str, epoch: int, topics: list[str] | None = None, **fields: Any) -> Any:
+        given = {"group_id": self.id, "subscribed_topic_names": topics, **fields}
+        return self.both.same(ShareGroupHeartbeatRequest(member_id=name, member_epoch=epoch, **given), 1)
+
+    def settle(self, name: str, topic: str) -> int:
+        """The member has all partitions of the topic; how many heartbeats that takes is each side's own matter."""
+        epochs = []
+        for side in self.both.sides:
+            joined = side.ask(
+                ShareGroupHeartbeatRequest(
+                    group_id=self.id, member_id=name, member_epoch=0, subscribed_topic_names=[topic]
+                ),
+                1,
+            )
+            assert joined.error_code == 0
+            state = {"epoch": joined.member_epoch, "assignment": joined.assignment.topic_partitions}
+
+            def is_assigned(side: Any = side, state: dict[str, Any] = state) -> bool:
+                beat = ShareGroupHeartbeatRequest(group_id=self.id, member_id=name, member_epoch=state["epoch"])
+                answer = side.ask(beat, 1)
+                assert answer.error_code == 0
+                state["epoch"] = answer.member_epoch
+                if answer.assignment is not None:
+                    state["assignment"] = answer.assignment.topic_partitions
+                return bool(state["assignment"])
+
+            from tests.support.waiting import wait_until
+
+            wait_until(is_assigned)
+            epochs.append(state["epoch"])
+        return epochs[0]
+
+    def fetch(self, name: str, topic: str, epoch: int, acks: Acks | None = None, **fields: Any) -> Any:
+        def build(side: Any) -> ShareFetchRequest:
+            batches = [
+                AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                for first, last, types in acks or []
+            ]
+            part = FetchPartition(partition_index=0, acknowledgement_batches=batches)
+            asked = [FetchTopic(topic_id=side.topic_id(topic), partitions=[part])]
+            limits = {"max_wait_ms": 500, "min_bytes": 1, "max_records": 100, "batch_size": 100, **fields}
+            return ShareFetchRequest(
+                group_id=self.id, member_id=name, share_session_epoch=epoch, topics=asked, **limits
+            )
+
+        return self.both.same(build, 2, ignoring={"current_leader", "records", "node_endpoints"})
+
+    def acknowledge(self, name: str, topic: str, epoch: int, acks: Acks, *, renews: bool = False) -> Any:
+        def build(side: Any) -> ShareAcknowledgeRequest:
+            batches = [
+                AcknowledgedBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                for first, last, types in acks
+            ]
+            part = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
+            asked = [AcknowledgeTopic(topic_id=side.topic_id(topic), partitions=[part])]
+            return ShareAcknowledgeRequest(
+                group_id=self.id, member_id=name, share_session_epoch=epoch, is_renew_ack=renews, topics=asked
+            )
+
+        return self.both.same(build, 2, ignoring={"current_leader", "node_endpoints"})
+
+    def offsets(self, *ignoring: str) -> Any:
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id=self.id, topics=None)
+        return self.both.same(DescribeShareGroupOffsetsRequest(groups=[asked]), 1, ignoring={"leader_epoch", *ignoring})
+
+
+@pytest.fixture
+def stage(both: Any) -> ShareStage:
+    return ShareStage(both)
+
+
+def acquired(answer: Any) -> list[tuple[int, int, int]]:
+    return [
+        (each.first_offset, each.last_offset, each.delivery_count)
+        for topic in answer.responses
+        for partition in topic.partitions
+        for each in partition.acquired_records
+    ]
+
+
+def test_joining_staying_and_leaving(stage: ShareStage) -> None:
+    topic = stage.both.topic(2)
+    epoch = stage.settle("anna", topic)
+    stage.both.same(
+        ShareGroupDescribeRequest(group_ids=[stage.id]),
+        1,
+        ignoring={"group_epoch", "assignment_epoch", "member_epoch"},
+    )
+    stage.beat("anna", epoch + 7)
+    stage.beat("nobody", epoch)
+    stage.beat("", 0, [topic])
+    stage.beat("anna", 0, [])
+    stage.beat("anna", 0)
+    stage.beat("anna", -2)
+    stage.beat("anna", epoch, rack_id="")
+    stage.beat("nobody", -1)
+    stage.beat("anna", 5, group_id=stage.both.new_name("missing"))
+    stage.beat("anna", -1)
+    stage.both.same(ShareGroupDescribeRequest(group_ids=[stage.id]), 1, ignoring={"group_epoch", "assignment_epoch"})
+    stage.both.same(ShareGroupDescribeRequest(group_ids=[stage.both.new_name("missing")]), 1)
+
+
+def test_records_are_taken_acknowledged_and_delivered_again(stage: ShareStage) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset="earliest", share_delivery_count_limit="2")
+    stage.both.fill(topic, 6)
+    stage.settle("anna", topic)
+    assert acquired(stage.fetch("anna", topic, 0)) == [(0, 5, 1)]
+    assert acquired(stage.fetch("bert", topic, 0, max_wait_ms=10)) == []
+    stage.acknowledge("bert", topic, 1, [(0, 0, [ACCEPT])])
+    stage.acknowledge("anna", topic, 1, [(0, 1, [ACCEPT]), (3, 3, [REJECT])])
+    stage.acknowledge("anna", topic, 2, [(0, 0, [ACCEPT])])
+    stage.acknowledge("anna", topic, 3, [(3, 3, [ACCEPT])])
+    stage.acknowledge("anna", topic, 4, [(4, 5, [RELEASE, RENEW])])
+    stage.acknowledge("anna", topic, 5, [(4, 5, [RELEASE, RENEW])], renews=True)
+    again = stage.fetch("bert", topic, 2)
+    assert acquired(again) == [(4, 4, 2)]
+    stage.fetch("bert", topic, 3, [(4, 4, [RELEASE])], max_wait_ms=10)
+    stage.acknowledge("anna", topic, 6, [(2, 2, [9])])
+    stage.acknowledge("anna", topic, 7, [(2, 1, [ACCEPT])])
+    stage.acknowledge("anna", topic, 8, [(2, 2, [ACCEPT, ACCEPT])])
+    stage.acknowledge("anna", topic, 9, [(100, 101, [ACCEPT])])
+    stage.offsets()
+    stage.acknowledge("anna", topic, 10, [(2, 2, [ACCEPT]), (5, 5, [ACCEPT])])
+    # Kafka writes the start as it was before the acknowledgement; what is left to do is the same.
+    stage.offsets("start_offset")
+
+
+def test_sessions_have_epochs(stage: ShareStage) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset="earliest")
+    stage.both.fill(topic, 2)
+    stage.settle("anna", topic)
+    stage.fetch("anna", topic, 1)
+    stage.fetch("anna", topic, -1)
+    stage.acknowledge("anna", topic, 0, [(0, 0, [ACCEPT])])
+    stage.acknowledge("anna", topic, 3, [(0, 0, [ACCEPT])])
+    stage.fetch("anna", topic, 0, [(0, 0, [ACCEPT])])
+    assert acquired(stage.fetch("anna", topic, 0)) == [(0, 1, 1)]
+    stage.fetch("anna", topic, 3)
+    stage.fetch("", topic, 0)
+    stage.fetch("anna", topic, -1)
+    stage.fetch("anna", topic, 1)
+    assert acquired(stage.fetch("bert", topic, 0)) == [(0, 1, 2)]
+
+
+def test_offsets_of_a_group_are_altered_and_deleted(stage: ShareStage) -> None:
+    topic = stage.both.topic()
+    stage.both.fill(topic, 4)
+    stage.settle("anna", topic)
+    altered = AlterShareGroupOffsetsRequest(
+        group_id=stage.id,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=topic,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2),
+                    AlterShareGroupOffsetsRequestPartition(partition_index=7, start_offset=2),
+                ],
+            ),
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name="missing", partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0)]
+            ),
+        ],
+    )
+    deleted = DeleteShareGroupOffsetsRequest(
+        group_id=stage.id,
+        topics=[
+            DeleteShareGroupOffsetsRequestTopic(topic_name=topic),
+            DeleteShareGroupOffsetsRequestTopic(topic_name="missing"),
+        ],
+    )
+    stage.both.same(altered, 0)
+    stage.both.same(deleted, 0)
+    stage.beat("anna", -1)
+    stage.both.same(altered, 0)
+    stage.offsets()
+    stage.settle("anna", topic)
+    assert acquired(stage.fetch("anna", topic, 0)) == [(2, 3, 1)]
+    stage.fetch("anna", topic, -1, [(2, 2, [ACCEPT])])
+    stage.beat("anna", -1)
+    stage.offsets()
+    stage.both.same(deleted, 0)
+    stage.both.same(deleted, 0)
+    stage.both.same(DeleteGroupsRequest(groups_names=[stage.id]), 2)
+    stage.both.same(ShareGroupDescribeRequest(group_ids=[stage.id]), 1)

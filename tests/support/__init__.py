@@ -1,0 +1,1 @@
+"""What tests share: waiting, raw protocol, scripted brokers, Apache Kafka, the simulated disk."""

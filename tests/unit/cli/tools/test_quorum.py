@@ -1,0 +1,35 @@
+"""What `barnabas quorum watch` says about what it sees."""
+
+from __future__ import annotations
+
+from barnabas.cli.tools.quorum import Look, Replica, explain, page
+
+THREE = tuple(Replica(node_id, 100, 1000) for node_id in (1, 2, 3))
+
+
+def test_the_first_look_says_who_leads_and_how_many_decide() -> None:
+    assert explain(None, Look(1, 4, 90, THREE)) == ["Node 1 leads epoch 4; 2 of 3 voters decide."]
+
+
+def test_an_election_is_told_as_it_happens() -> None:
+    led, nobody, other = Look(1, 4, 90, THREE), Look(), Look(2, 5, 95, THREE)
+    assert explain(led, nobody)[0].startswith("Node 1 is no longer heard of as the leader")
+    assert explain(nobody, other) == ["Node 2 leads epoch 5."]
+    assert explain(led, other) == ["Node 2 was elected and leads epoch 5: a majority voted for it."]
+    assert explain(other, other) == []
+
+
+def test_changes_of_voters_say_how_many_decide_now() -> None:
+    two = Look(1, 4, 90, THREE[:2])
+    assert explain(two, Look(1, 4, 91, THREE)) == ["Node 3 has become a voter: 2 decide now."]
+    assert explain(Look(1, 4, 91, THREE), two) == ["Node 3 is no voter any more: 2 decide now."]
+
+
+def test_a_voter_that_has_not_asked_for_long_is_marked() -> None:
+    voters = (Replica(1, 100, 9000), Replica(2, 98, 9900), Replica(3, 50, 1000))
+    shown = page(Look(1, 4, 98, voters), [], 100, 10_000, colourful=False)
+    assert [line.split() for line in shown[3:6]] == [
+        ["1", "leader", "100", "0"],
+        ["2", "voter", "98", "2", "100", "ms", "ago"],
+        ["3", "voter", "50", "50", "9000", "ms", "ago", "silent"],
+    ]

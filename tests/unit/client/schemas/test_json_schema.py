@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from barnabas.client.schemas import InvalidSchema, ResolvedReference, parse_schema
+from barnabas.client.schemas.json_schema.diff import differences
+from barnabas.client.schemas.json_schema.patterns import fits
+from barnabas.client.schemas.json_schema.schema import JsonSchema
+
+
+def found(old: Any, new: Any, *, all_of_them: bool = False) -> list[str]:
+    before, after = JsonSchema(json.dumps(old)), JsonSchema(json.dumps(new))
+    return [
+        f"{each.kind} {each.path}"
+        for each in differences(before.root, after.root)
+        if all_of_them or not each.compatible
+    ]
+
+
+def thing(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **more}
+
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (STRING, INTEGER, ["TYPE_CHANGED #/"]),
+        (INTEGER, {"type": "number"}, []),
+        ({"type": "number"}, INTEGER, ["TYPE_NARROWED #/"]),
+        (STRING, {"type": ["string", "null"]}, []),
+        ({"type": ["string", "null"]}, STRING, ["TYPE_CHANGED #/"]),
+        (STRING, STRING | {"maxLength": 3}, ["MAX_LENGTH_ADDED #/maxLength"]),
+        (STRING | {"maxLength": 3}, STRING | {"maxLength": 4}, []),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, []),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}, ["ENUM_ARRAY_NARROWED #/enum"]),
+        (thing({}), thing({"a": STRING}), ["OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL #/properties/a"]),
+        (thing({}, additionalProperties=False), thing({"a": STRING}, additionalProperties=False), []),
+        (
+            thing({}, additionalProperties=False),
+            thing({"a": STRING}, required=["a"], additionalProperties=False),
+            ["REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a"],
+        ),
+        (thing({"a": STRING}), thing({}), []),
+        (
+            thing({"a": STRING}, additionalProperties=False),
+            thing({}, additionalProperties=False),
+            ["PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/a"],
+        ),
+        (thing({"a": STRING}), thing({"a": STRING}, required=["a"]), ["REQUIRED_ATTRIBUTE_ADDED #/required/a"]),
+        (
+            thing({"a": STRING}),
+            thing({"a": STRING | {"default": "x"}}, required=["a"]),
+            [],
+        ),
+        (
+            thing({}, patternProperties={"^s": STRING}, additionalProperties=False),
+            thing({"size": STRING}, patternProperties={"^s": STRING}, additionalProperties=False),
+            [],
+        ),
+        (
+            {"oneOf": [STRING, INTEGER]},
+            {"oneOf": [STRING]},
+            ["SUM_TYPE_NARROWED #/"],
+        ),
+        ({"oneOf": [STRING]}, {"oneOf": [INTEGER, STRING]}, []),
+        ({"not": STRING}, {"not": {"type": ["string", "integer"]}}, ["NOT_TYPE_EXTENDED #/not"]),
+        ({"type": "array", "items": STRING}, {"type": "array", "items": INTEGER}, ["TYPE_CHANGED #/items"]),
+        ({"type": "array"}, {"type": "array", "uniqueItems": True}, ["UNIQUE_ITEMS_ADDED #/uniqueItems"]),
+    ],
+)
+def test_what_a_change_means(old: Any, new: Any, expected: list[str]) -> None:
+    assert found(old, new) == expected
+
+
+def test_a_circle_of_references_ends() -> None:
+    tree = thing({"next": {"$ref": "#"}, "value": STRING})
+    assert found(tree, tree) == []
+    changed = thing({"next": {"$ref": "#"}, "value": INTEGER})
+    assert found(tree, changed) == ["TYPE_CHANGED #/properties/value"]
+
+
+def test_two_schemas_that_refer_to_each_other() -> None:
+    a = thing({"b": {"$ref": "b.json"}})
+    b = thing({"a": {"$ref": "a.json"}})
+    references = [ResolvedReference("a.json", json.dumps(a)), ResolvedReference("b.json", json.dumps(b))]
+    assert JsonSchema(json.dumps(a), references).unreadable(JsonSchema(json.dumps(a), references), "new", "old") == []
+
+
+@pytest.mark.parametrize("keyword", ["definitions", "$defs"])
+def test_references_into_the_schema_and_into_others(keyword: str) -> None:
+    tree = thing({"a": {"$ref": f"#/{keyword}/name"}, "b": {"$ref": f"other.json#/{keyword}/id"}})
+    tree[keyword] = {"name": STRING}
+    other = ResolvedReference("other.json", json.dumps({keyword: {"id": INTEGER}}))
+    schema = JsonSchema(json.dumps(tree), [other])
+    stricter = ResolvedReference("other.json", json.dumps({keyword: {"id": INTEGER | {"minimum": 0}}}))
+    later = JsonSchema(json.dumps(tree), [stricter])
+    assert later.unreadable(schema, "new", "old") == [
+        '{errorType:"MINIMUM_ADDED", description:"The keyword at path \'#/properties/b/minimum\' in the new schema is '
+        "not present in the old schema'}"
+    ]
+
+
+def test_text_is_kept_to_the_digit_and_in_order() -> None:
+    text = '{ "b": 1.10, "a": [1e5, 12345678901234567890, true, null], "title": "é" }'
+    assert JsonSchema(text).canonical == '{"b":1.10,"a":[1E+5,12345678901234567890,true,null],"title":"é"}'
+    assert JsonSchema(text).normalized().canonical == (
+        '{"a":[1E+5,12345678901234567890,true,null],"b":1.10,"title":"é"}'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12",
+        "[]",
+        "{",
+        '{"type":"nothing"}',
+        '{"properties":[]}',
+        '{"maxLength":"3"}',
+        '{"allOf":[]}',
+        '{"items":3}',
+        '{"$ref":"#/definitions/missing"}',
+        '{"$ref":"http://127.0.0.1:9/elsewhere.json"}',
+        '{"maximum":1e999999999}',
+    ],
+)
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSchema, match="Invalid schema of type JSON, details: "):
+        parse_schema("JSON", text)
+
+
+def test_depth_without_end_is_refused() -> None:
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        parse_schema("JSON", '{"not":' * 100_000)
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        parse_schema("JSON", '{"not":' * 900 + "{}" + "}" * 900)
+
+
+def test_patterns_that_would_take_years_fit_nothing() -> None:
+    began = time.monotonic()
+    for pattern in ("^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "a*a*a*a*a*a*b", "(.*)*x", r"(a)\1*", "(?=a+)+b"):
+        assert not fits(pattern, "a" * 400 + "!")
+    assert time.monotonic() - began < 1
+    assert fits("^x-[a-z]+$", "x-mas")
+    assert not fits("^x-", "y")
+    assert not fits("(", "(")
+
+
+def test_a_comparison_that_explodes_is_given_up() -> None:
+    schema = JsonSchema(json.dumps(shared(40)))
+    message = schema.unreadable(JsonSchema(json.dumps(shared(40))), "new", "old")
+    assert "too complex" in message[0]
+
+
+def shared(depth: int) -> dict[str, Any]:
+    """Small as a text, large as a tree: every level is used twice."""
+    definitions: dict[str, Any] = {"d0": STRING}
+    for level in range(1, depth):
+        below = {"$ref": f"#/definitions/d{level - 1}"}
+        definitions[f"d{level}"] = thing({"left": below, "right": below})
+    return {"$ref": f"#/definitions/d{depth - 1}", "definitions": definitions}

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2
+
+from barnabas.client.schemas import InvalidSchema, ResolvedReference, parse_schema
+from barnabas.client.schemas.protobuf.diff import differences
+from barnabas.client.schemas.protobuf.schema import ProtobufSchema
+
+ORDER = """
+// A comment that is not kept.
+syntax = 'proto3';
+package shop.v1;
+
+import "google/protobuf/timestamp.proto";
+option java_package = "shop";
+
+/* enums come last */
+enum State { UNKNOWN = 0; OPEN = 1 [deprecated = true]; }
+message Order {
+  reserved 4, 8 to 10, 20 to max;
+  reserved "old";
+  message Line { string sku = 1; optional int32 count = 2 [json_name = "n"]; }
+  repeated Line lines = 2;
+  string id = 1; map<string, Line> by_name = 3;
+  google.protobuf.Timestamp at = 5;
+  oneof pay { string card = 6; bool cash = 7; }
+  State state = 11;
+}
+service Orders { rpc Get (Order) returns (stream Order); }
+"""
+PRINTED = """syntax = "proto3";
+package shop.v1;
+
+import "google/protobuf/timestamp.proto";
+
+option java_package = "shop";
+
+message Order {
+  reserved 4, 8 to 10, 20 to max;
+  reserved "old";
+
+  repeated Line lines = 2;
+  string id = 1;
+  map<string, Line> by_name = 3;
+  google.protobuf.Timestamp at = 5;
+  State state = 11;
+
+  oneof pay {
+    string card = 6;
+    bool cash = 7;
+  }
+
+  message Line {
+    string sku = 1;
+    optional int32 count = 2 [json_name = "n"];
+  }
+}
+enum State {
+  UNKNOWN = 0;
+  OPEN = 1 [deprecated = true];
+}
+
+service Orders {
+  rpc Get (Order) returns (stream Order);
+}
+"""
+
+
+def test_a_file_is_printed_without_comments_and_in_order() -> None:
+    assert ProtobufSchema(ORDER).canonical == PRINTED
+    assert ProtobufSchema(PRINTED).canonical == PRINTED
+
+
+def test_the_normal_form_names_types_in_full_and_orders_fields() -> None:
+    text = ProtobufSchema(ORDER).normalized().canonical
+    assert "  string id = 1;\n  repeated .shop.v1.Order.Line lines = 2;" in text
+    assert "map<string, .shop.v1.Order.Line> by_name = 3;" in text
+    assert 'reserved 4;\n  reserved 8 to 10;\n  reserved 20 to max;\n  reserved "old";' in text
+    assert ProtobufSchema(text).normalized().canonical == text
+
+
+def test_the_descriptor_is_one_that_protobuf_takes() -> None:
+    data = base64.b64decode(ProtobufSchema(ORDER).formatted("serialized"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(data)
+    order = pool.FindMessageTypeByName("shop.v1.Order")
+    assert [(each.name, each.number) for each in order.fields][:3] == [("lines", 2), ("id", 1), ("by_name", 3)]
+    assert order.fields_by_name["by_name"].message_type.GetOptions().map_entry
+    assert order.fields_by_name["at"].message_type.full_name == "google.protobuf.Timestamp"
+    assert order.oneofs_by_name["pay"].fields[1].name == "cash"
+    assert order.nested_types_by_name["Line"].fields_by_name["count"].has_presence
+    assert pool.FindEnumTypeByName("shop.v1.State").values_by_name["OPEN"].GetOptions().deprecated
+
+
+def test_a_descriptor_is_taken_for_a_schema() -> None:
+    file = descriptor_pb2.FileDescriptorProto()
+    file.ParseFromString(base64.b64decode(ProtobufSchema(ORDER).formatted("serialized")))
+    again = ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
+    assert again.normalized().canonical == ProtobufSchema(ORDER).normalized().canonical
+    assert ProtobufSchema(again.canonical).canonical == again.canonical
+
+
+def test_references_are_imported_and_names_are_found_in_them() -> None:
+    used = ResolvedReference(
+        "shop/customer.proto", 'syntax = "proto3"; package shop; message Customer { int64 id = 1; }'
+    )
+    text = 'syntax = "proto3"; package shop.v1; import "shop/customer.proto"; message Order { Customer by = 1; }'
+    assert ".shop.Customer by = 1" in ProtobufSchema(text, [used]).normalized().canonical
+    with pytest.raises(InvalidSchema, match="Could not resolve type: Customer"):
+        ProtobufSchema(text)
+
+
+def found(old: str, new: str) -> list[str]:
+    before, after = (ProtobufSchema(f'syntax = "proto3"; {each}') for each in (old, new))
+    changes = differences(before.file, before.types, after.file, after.types)
+    return [f"{each.kind} {each.path}" for each in changes if not each.compatible]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("message A { int32 a = 1; }", "message A { int64 renamed = 1; string b = 2; }", []),
+        ("message A { int32 a = 1; }", "message A { string a = 1; }", ["FIELD_SCALAR_KIND_CHANGED #/A/1"]),
+        ("message A { int32 a = 1; }", "message A { repeated int32 a = 1; }", []),
+        (
+            "message A { optional int32 a = 1; }",
+            "message A { repeated int32 a = 1; }",
+            ["FIELD_NUMERIC_LABEL_CHANGED #/A/1"],
+        ),
+        ("message A {} message B {}", "message A {}", ["MESSAGE_REMOVED #/B"]),
+        (
+            "message A { B b = 1; } message B {}",
+            "message A { string b = 1; } message B {}",
+            ["FIELD_KIND_CHANGED #/A/1"],
+        ),
+        ("package x; message A {}", "package y; message A {}", ["PACKAGE_CHANGED #/"]),
+        (
+            "message A { oneof o { int32 a = 1; int32 b = 2; } }",
+            "message A { oneof o { int32 a = 1; } }",
+            ["ONEOF_FIELD_REMOVED #/A/o/2"],
+        ),
+        (
+            "message A { int32 a = 1; int32 b = 2; }",
+            "message A { oneof o { int32 a = 1; int32 b = 2; } }",
+            ["MULTIPLE_FIELDS_MOVED_TO_ONEOF #/A/o"],
+        ),
+        (
+            "message A { map<string, int32> m = 1; }",
+            "message A { map<string, string> m = 1; }",
+            ["FIELD_SCALAR_KIND_CHANGED #/A/1"],
+        ),
+        ("enum E { X = 0; } message A { E e = 1; }", "message A { int32 e = 1; }", []),
+    ],
+)
+def test_what_a_change_means(old: str, new: str, expected: list[str]) -> None:
+    assert found(old, new) == expected
+
+
+def test_proto2_and_editions() -> None:
+    old = 'syntax = "proto2"; message A { required int32 a = 1; optional group G = 2 { optional int32 x = 1; } '
+    old += "extensions 100 to 199; } extend A { optional string note = 100 [default = 'x\\n']; }"
+    schema = ProtobufSchema(old)
+    assert "  required int32 a = 1;" in schema.canonical
+    assert '  optional string note = 100 [default = "x\\n"];' in schema.canonical
+    assert ProtobufSchema(schema.canonical).canonical == schema.canonical
+    new = ProtobufSchema('syntax = "proto2"; message A { required int32 a = 1; required int32 b = 3; }')
+    assert new.unreadable(schema, "new", "old") == [
+        '{errorType:"REQUIRED_FIELD_ADDED", description:"A required field  at path \'#/A/3\' in the new schema is '
+        'missing in the old schema"}'
+    ]
+    edition = ProtobufSchema('edition = "2023"; message A { int32 a = 1 [features.field_presence = EXPLICIT]; }')
+    assert edition.canonical.startswith('edition = "2023";\n')
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(edition.formatted("serialized")))
+    assert (file.syntax, file.edition) == ("editions", descriptor_pb2.EDITION_2023)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "message",
+        "message A {",
+        "message A { int32 a = 1 }",
+        "message A { int32 a = x; }",
+        "message A { int32 a = 1; int32 b = 1; }",
+        "message A { int32 a = 0; }",
+        "message A { Missing a = 1; }",
+        'syntax = "proto4";',
+        'message A { string s = 1 [default = "open',
+        "\x00",
+        "{}",
+    ],
+)
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSchema, match="Invalid schema of type PROTOBUF, details: "):
+        parse_schema("PROTOBUF", text)
+
+
+def test_depth_without_end_is_refused() -> None:
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        parse_schema("PROTOBUF", "message A {" * 100_000)

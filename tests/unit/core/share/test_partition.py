@@ -1,0 +1,182 @@
+"""A share partition: what each request makes of it, and what holds whatever is asked."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from barnabas.core.share.batches import StateBatch, combine
+from barnabas.core.share.partition import Acknowledgement, Acquired, RecordState, SharePartition
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+def acquire(
+    state: SharePartition, member: str, first: int, last: int, most: int = 1000, **more: object
+) -> list[Acquired]:
+    limits = {"most_in_flight": 2000, "locked_until_ms": 1000, **more}
+    return state.acquire(member, first, last, most_records=most, **limits)  # type: ignore[arg-type]
+
+
+def acknowledge(state: SharePartition, member: str, *acks: tuple[int, int, list[int]]) -> list[StateBatch]:
+    given = [Acknowledgement(*each) for each in acks]
+    return state.acknowledge(member, given, most_deliveries=3, locked_until_ms=2000)
+
+
+def test_a_record_is_with_one_member_until_it_is_released() -> None:
+    state = SharePartition(0)
+    assert acquire(state, "anna", 0, 9) == [Acquired(0, 9, 1)]
+    assert acquire(state, "bert", 0, 9) == []
+    assert acknowledge(state, "anna", (3, 4, [RELEASE])) == [StateBatch(3, 4, RecordState.AVAILABLE, 1)]
+    assert state.next_fetch_offset() == 3
+    assert acquire(state, "bert", 0, 9) == [Acquired(3, 4, 2)]
+
+
+def test_the_start_moves_over_what_is_done_with() -> None:
+    state = SharePartition(0)
+    acquire(state, "anna", 0, 9)
+    acknowledge(state, "anna", (5, 9, [ACCEPT]))
+    assert (state.start_offset, state.delivery_complete_count) == (0, 5)
+    acknowledge(state, "anna", (0, 4, [ACCEPT, REJECT, ACCEPT, 0, ACCEPT]))
+    assert (state.start_offset, state.in_flight, state.runs) == (10, 0, [])
+
+
+def test_a_record_released_too_often_is_given_up() -> None:
+    state = SharePartition(0)
+    for deliveries in (1, 2, 3):
+        assert acquire(state, "anna", 0, 0) == [Acquired(0, 0, deliveries)]
+        acknowledge(state, "anna", (0, 0, [RELEASE]))
+    assert acquire(state, "anna", 0, 0) == []
+    assert state.start_offset == 1
+
+
+def test_a_lock_runs_out_unless_it_is_renewed() -> None:
+    state = SharePartition(0)
+    acquire(state, "anna", 0, 1)
+    acknowledge(state, "anna", (1, 1, [RENEW]))
+    assert state.next_deadline_ms() == 1000
+    assert state.expire(1000, most_deliveries=3) == [StateBatch(0, 0, RecordState.AVAILABLE, 1)]
+    assert state.next_deadline_ms() == 2000
+
+
+@pytest.mark.parametrize(
+    ("member", "acks", "error"),
+    [
+        ("bert", [(0, 1, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ("anna", [(0, 7, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(20, 30, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(0, 1, [ACCEPT]), (4, 9, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(0, 1, [7])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(0, 1, [])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(1, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ("anna", [(0, 2**62, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_was_not_acquired_cannot_be_acknowledged(
+    member: str, acks: list[tuple[int, int, list[int]]], error: ErrorCode
+) -> None:
+    state = SharePartition(0)
+    acquire(state, "anna", 0, 4)
+    before = list(state.runs)
+    with pytest.raises(KafkaError) as refused:
+        acknowledge(state, member, *acks)
+    assert refused.value.code is error
+    assert list(state.runs) == before
+
+
+def test_no_more_are_in_flight_than_allowed() -> None:
+    state = SharePartition(0)
+    assert acquire(state, "anna", 0, 99, most_in_flight=10) == [Acquired(0, 9, 1)]
+    assert acquire(state, "bert", 10, 99, most_in_flight=10) == []
+    acknowledge(state, "anna", (0, 4, [ACCEPT]))
+    assert acquire(state, "bert", 10, 99, most_in_flight=10) == [Acquired(10, 14, 1)]
+
+
+def test_exactly_as_many_as_asked_for() -> None:
+    state = SharePartition(0)
+    assert acquire(state, "anna", 0, 99, 3, exact=True) == [Acquired(0, 2, 1)]
+    assert acquire(state, "bert", 0, 99, 3) == [Acquired(3, 99, 1)]
+
+
+def test_gaps_of_the_log_are_passed() -> None:
+    state = SharePartition(0)
+    acquire(state, "anna", 5, 6)
+    assert state.start_offset == 5
+    acquire(state, "anna", 9, 9)
+    acknowledge(state, "anna", (5, 6, [ACCEPT]))
+    assert state.start_offset == 9
+
+
+def test_later_batches_count() -> None:
+    so_far = [StateBatch(0, 9, 0, 1), StateBatch(20, 29, 2, 1)]
+    assert combine(so_far, [StateBatch(5, 24, 4, 2)], 3) == (
+        StateBatch(3, 4, 0, 1),
+        StateBatch(5, 24, 4, 2),
+        StateBatch(25, 29, 2, 1),
+    )
+    assert combine([StateBatch(0, 1, 2, 1)], [StateBatch(2, 3, 2, 1)], -1) == (StateBatch(0, 3, 2, 1),)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_record_is_delivered_until_it_is_done_with_and_never_to_two(seed: int) -> None:
+    """Beside a plain table of offsets; at times the leader changes, and only what was persisted is left."""
+    random = Random(seed)
+    records, members = 40, ["anna", "bert", "carl"]
+    state, persisted = SharePartition(0), (0, tuple[StateBatch, ...]())
+    holder: dict[int, str] = {}
+    done: dict[int, str] = {}
+    now_ms = 0
+
+    def persist(changed: list[StateBatch]) -> None:
+        nonlocal persisted
+        persisted = (state.start_offset, combine(persisted[1], changed, state.start_offset))
+
+    def freed(changed: list[StateBatch]) -> None:
+        for batch in changed:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                holder.pop(offset, None)
+                if RecordState(batch.delivery_state).is_terminal:
+                    assert offset not in done
+                    done[offset] = "done"
+        persist(changed)
+
+    for _ in range(300):
+        member = random.choice(members)
+        match random.choices(["fetch", "acknowledge", "time", "leave", "fail over"], [40, 40, 10, 5, 3])[0]:
+            case "fetch":
+                first = state.next_fetch_offset()
+                if first < records:
+                    last = min(records - 1, first + random.randint(0, 9))
+                    for each in acquire(state, member, first, last, random.randint(1, 8), locked_until_ms=now_ms + 50):
+                        for offset in range(each.first, each.last + 1):
+                            assert offset not in holder, f"{offset} is with two members"
+                            assert offset not in done, f"{offset} was done with"
+                            holder[offset] = member
+            case "acknowledge":
+                mine = sorted(offset for offset, name in holder.items() if name == member)
+                for offset in random.sample(mine, min(len(mine), 5)):
+                    freed(acknowledge(state, member, (offset, offset, [random.choice([ACCEPT, RELEASE, REJECT])])))
+            case "time":
+                now_ms += random.randint(1, 40)
+                freed(state.expire(now_ms, most_deliveries=3))
+            case "leave":
+                freed(state.release(member, most_deliveries=3))
+            case "fail over":
+                state = SharePartition(*persisted)
+                holder.clear()
+        for run in state.runs:
+            for offset in range(run.first, run.last + 1):
+                assert (holder.get(offset) == run.member_id) is (run.state is RecordState.ACQUIRED) or not run.member_id
+    while len(done) < records:
+        first = state.next_fetch_offset()
+        assert first < records or holder, "records are lost"
+        if first < records:
+            for each in acquire(state, "anna", first, records - 1, locked_until_ms=now_ms + 50):
+                for offset in range(each.first, each.last + 1):
+                    holder[offset] = "anna"
+        now_ms += 100
+        for offset in sorted(holder):
+            freed(acknowledge(state, holder[offset], (offset, offset, [ACCEPT])))
+    assert (state.start_offset, state.runs) == (records, [])

@@ -1,0 +1,97 @@
+"""Rows to the bytes of each format and back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from barnabas.client.serdes.mock import drop_mock
+from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.formats.codecs import check_format, codec_of
+from barnabas.pipelines.sql.metastore import FormatInfo, SourceColumn
+from barnabas.pipelines.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
+from barnabas.pipelines.streams.serdes import SerdeError
+
+PLAIN: list[tuple[str, SqlType, Any]] = [
+    ("A", STRING, 'say "hi", you'),
+    ("B", INTEGER, -7),
+    ("C", BIGINT, 2**40),
+    ("D", DOUBLE, 2.5),
+    ("E", BOOLEAN, True),
+    ("F", TIMESTAMP, 1_700_000_000_000),
+    ("G", decimal(6, 2), Decimal("12.30")),
+]
+NESTED: list[tuple[str, SqlType, Any]] = [
+    ("H", array(INTEGER), [1, 2]),
+    ("I", map_of(STRING, BIGINT), {"x": 1}),
+    ("J", struct(("K", STRING)), {"K": "v"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def _registry() -> Iterator[None]:
+    yield
+    drop_mock("codecs")
+
+
+def coded(name: str, columns: list[tuple[str, SqlType, Any]]) -> tuple[Any, Any]:
+    info = FormatInfo(name, (("REGISTRY", "mock://codecs"),))
+    listed = [SourceColumn(column, kind) for column, kind, _ in columns]
+    codec = pickle.loads(pickle.dumps(codec_of(info, listed, key=False, topic=name)))
+    values = [value for _, _, value in columns]
+    return codec.decode(codec.encode(values)), tuple(values)
+
+
+@pytest.mark.parametrize("name", ["JSON", "AVRO", "JSON_SR", "PROTOBUF"])
+def test_a_row_comes_back_as_it_went(name: str) -> None:
+    found, given = coded(name, PLAIN + NESTED)
+    assert found == given
+
+
+def test_a_delimited_row_comes_back_as_it_went() -> None:
+    found, given = coded("DELIMITED", PLAIN)
+    assert found == given
+
+
+@pytest.mark.parametrize("name", ["JSON", "AVRO", "JSON_SR", "DELIMITED"])
+def test_nulls_come_back_as_nulls(name: str) -> None:
+    found, given = coded(name, [(column, kind, None) for column, kind, _ in PLAIN])
+    assert found == given
+
+
+def test_json_is_read_whatever_the_case_of_its_names_and_a_bigint_may_be_text() -> None:
+    codec = codec_of(FormatInfo("JSON"), [SourceColumn("A", BIGINT), SourceColumn("B", STRING)], key=False)
+    assert codec.decode(b'{"a": "12", "b": {"x": 1}}') == (12, '{"x":1}')
+    assert codec.decode(b'{"A": 1, "a": 2}') == (1, None)
+
+
+@pytest.mark.parametrize("data", [b"no json", b"[1]", b'{"A": "x"}', b'{"A": true}', b"\xff"])
+def test_what_is_no_row_is_told(data: bytes) -> None:
+    codec = codec_of(FormatInfo("JSON"), [SourceColumn("A", INTEGER)], key=False)
+    with pytest.raises(SerdeError):
+        codec.decode(data)
+
+
+def test_a_format_refuses_what_it_cannot_hold() -> None:
+    with pytest.raises(SqlError, match="only supports a single field"):
+        check_format("kafka", [SourceColumn("A", INTEGER), SourceColumn("B", INTEGER)], "key")
+    with pytest.raises(SqlError, match="does not support type 'ARRAY'"):
+        check_format("delimited", [SourceColumn("A", array(INTEGER))], "value")
+    with pytest.raises(SqlError, match="Unknown format: jsn"):
+        check_format("jsn", [], "value")

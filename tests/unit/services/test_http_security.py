@@ -1,0 +1,79 @@
+"""Who gets into an HTTP service."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.errors import InvalidSetting
+from barnabas.services.http_security import HttpSecurity
+
+USERS = "# users\nanna: anna-secret,admin\nbert: MD5:5ebe2294ecd0e0f08eab7690d2a6ee69,developer\ncarl: c,read\n"
+
+
+@pytest.fixture
+def security(tmp_path: Path) -> HttpSecurity:
+    (tmp_path / "users").write_text(USERS)
+    return HttpSecurity.from_properties(
+        {"authentication.method": "BASIC", "authentication.users.file": str(tmp_path / "users")}, "NO_OPTS"
+    )
+
+
+def basic(name: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{name}:{password}".encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "authorization", "status"),
+    [
+        ("GET", basic("anna", "anna-secret"), None),
+        ("POST", basic("anna", "anna-secret"), None),
+        ("PUT", basic("bert", "secret"), None),
+        ("GET", basic("carl", "c"), None),
+        ("POST", basic("carl", "c"), 403),
+        ("GET", basic("anna", "wrong"), 401),
+        ("GET", basic("nobody", "no such user"), 401),
+        ("GET", basic("", ""), 401),
+        ("GET", b"", 401),
+        ("GET", b"Basic !!!", 401),
+        ("GET", b"Bearer abc", 401),
+    ],
+)
+def test_passwords_and_roles(security: HttpSecurity, method: str, authorization: bytes, status: int | None) -> None:
+    assert security.status_for(method, authorization) == status
+
+
+def test_only_those_with_a_role_get_in(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text(USERS)
+    given = {"authentication.method": "BASIC", "authentication.users.file": str(tmp_path / "users")}
+    security = HttpSecurity.from_properties(given | {"authentication.roles": "admin,other"}, "NO_OPTS")
+    assert security.status_for("GET", basic("anna", "anna-secret")) is None
+    assert security.status_for("GET", basic("bert", "secret")) == 403
+
+
+def test_users_are_named_by_the_realm_in_a_jaas_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "users").write_text(USERS)
+    module = "org.eclipse.jetty.jaas.spi.PropertyFileLoginModule"
+    (tmp_path / "jaas").write_text(f'Props {{\n  {module} required file="{tmp_path}/users" debug="false";\n}};\n')
+    monkeypatch.setenv("SOME_OPTS", f"-Djava.security.auth.login.config={tmp_path}/jaas")
+    given = {"authentication.method": "BASIC", "authentication.realm": "Props"}
+    security = HttpSecurity.from_properties(given, "SOME_OPTS")
+    assert security.status_for("GET", basic("anna", "anna-secret")) is None
+    with pytest.raises(InvalidSetting, match="names no file of users"):
+        HttpSecurity.from_properties(given | {"authentication.realm": "Other"}, "SOME_OPTS")
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"authentication.method": "BASIC"}, r"authentication\.users\.file is missing"),
+        ({"authentication.method": "BEARER"}, r"authentication\.method is BEARER"),
+        ({"authentication.method": "DIGEST"}, r"authentication\.method must be one of"),
+        ({"listeners": "https://0.0.0.0:8081"}, r"ssl\.keystore\.location is missing, and listeners names https"),
+    ],
+)
+def test_what_cannot_be_used_is_told(properties: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{sentence}"):
+        HttpSecurity.from_properties(properties, "NO_OPTS")
