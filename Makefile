@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark simulate fuzz golden docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -31,14 +31,16 @@ check: setup
 
 # Two at a time: much of it waits for other processes.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python tools/run_tests.py
 
+# Without the slow ones; `make test` has them all.
 unit: setup
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/unit -m "not slow" -n 2
 
 bench: setup
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.fairness
 	$(BIN)/python -m benchmarks.spark_cases --prepare
 	$(BIN)/python -m benchmarks.spark_sink_cases
 	$(BIN)/python -m benchmarks.streams_cases
@@ -66,10 +68,45 @@ soak-spark: setup
 	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink.py
 	BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/test_sink_killed.py tests/pipelines/streams/test_topology_killed.py tests/pipelines/test_spark_cluster.py -s
 
+# Fifty million keys counted by a worker of bounded memory that is killed half-way: `make soak-state KEYS=1000000`.
+KEYS ?= 50000000
+soak-state: setup
+	$(BIN)/python -m benchmarks.streams_state --keys $(KEYS) --directory build/soak-state
+
+# A plain query that is killed five times and then left to finish: `make soak-plain RUNS=100`. The logs of all runs stay
+# in soak-logs.
+RUNS ?= 100
+soak-plain: setup
+	$(BIN)/python tests/pipelines/soak_plain_copy.py --runs $(RUNS) --logs soak-logs
+
+# Random chains of operators of a topology in all sorts of batches, and beside Kafka Streams: `make chains CHAINS=2000`.
+CHAINS ?= 1000
+chains: setup
+	BARNABAS_CHAINS=$(CHAINS) $(BIN)/python -m pytest -q tests/unit/pipelines/streams/test_batch_ends.py \
+		tests/pipelines/streams/test_like_kafka_streams.py -k "chains or pairs"
+
 # Crashes on a simulated disk: `make simulate SEEDS=10000`; a seed that fails is replayed with SIMULATION_SEED=17.
 SEEDS ?= 10000
 simulate: setup
 	SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation -q
+
+# The quorum with a network that loses and disks that forget: `make simulate-raft SEEDS=20000`; a seed that fails is
+# replayed with RAFT_SEED=17.
+simulate-raft: setup
+	$(BIN)/python -m tests.support.raft $(SEEDS)
+
+# Each rule of the quorum broken in turn: the simulator must notice within 2,000 seeds.
+simulate-raft-mutants: setup
+	$(BIN)/python -m tests.support.raft.mutants
+
+# Replication with brokers that are killed, hang and lose power: `make simulate-replication SEEDS=20000`; a seed that fails
+# is replayed with REPLICATION_SEED=17.
+simulate-replication: setup
+	$(BIN)/python -m tests.support.replication $(SEEDS)
+
+# Each rule of replication broken in turn: the simulator must notice within 2,000 seeds.
+simulate-replication-mutants: setup
+	$(BIN)/python -m tests.support.replication.mutants
 
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup

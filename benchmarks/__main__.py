@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from barnabas.testing import reference
 from benchmarks import process, report
 from benchmarks.case import Case, Settings
 from benchmarks.cases import CASES
 from benchmarks.sides import BarnabasSide, KafkaSide, MockSide, Side
+from tests.support import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.testing.reference_exchange import Connection
 from benchmarks import load
 from benchmarks.sides import MockSide, Side
+from tests.support.reference_exchange import Connection
 
 Figures = dict[str, float]
 

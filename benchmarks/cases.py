@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.testing.reference_exchange import Connection
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.metadata import MetadataRequest
 from benchmarks import load, process
@@ -14,6 +13,7 @@ from benchmarks.group_cases import GROUP_CASES
 from benchmarks.log_cases import LOG_CASES
 from benchmarks.sides import Side
 from benchmarks.tool_cases import TOOL_CASES
+from tests.support.reference_exchange import Connection
 
 
 def start(side: Side, settings: Settings) -> Figures:

@@ -7,7 +7,6 @@ import struct
 import time
 from collections.abc import Callable
 
-from barnabas.testing.reference_exchange import Connection
 from barnabas.wire.apis import request_header_version
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -21,6 +20,7 @@ from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from benchmarks import load, members
 from benchmarks.case import Case, Figures, Settings, connection, drop_topic, new_topic
 from benchmarks.sides import BarnabasSide, KafkaSide, Side
+from tests.support.reference_exchange import Connection
 
 COMMIT_VERSION, FETCH_VERSION = 9, 9
 COMMITS_IN_FLIGHT = 100

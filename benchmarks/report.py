@@ -13,9 +13,9 @@ from typing import Any
 
 import confluent_kafka
 
-from barnabas.testing import reference_libs
 from benchmarks.rows import ROWS, Goal, Row
 from benchmarks.sides import BarnabasSide, MockSide
+from tests.support import reference_libs
 
 Medians = Mapping[str, Mapping[str, float]]  # by server, then by row
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from barnabas.testing import reference_libs
+from tests.support import reference_libs
 
 HERE = Path(__file__).resolve().parent
 QUIX_VERSION = "3.28.1"

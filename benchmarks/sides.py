@@ -6,7 +6,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
+from tests.support import reference
 
 ANSWER_S = 30.0
 

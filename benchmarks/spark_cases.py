@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
 from benchmarks import load
+from tests.support import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = Path.home() / ".cache" / "barnabas" / "spark-4.2"

@@ -24,8 +24,9 @@ from barnabas.client.fetcher import Fetcher, FetchSettings
 from barnabas.client.producer import Producer
 from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
-from barnabas.testing import Node, reference
+from barnabas.testing import Node
 from benchmarks import load
+from tests.support import reference
 
 DRIVER = Path(__file__).with_name("spark_sink_driver.py")
 CONNECTOR = Path.home() / ".cache" / "barnabas" / "spark-4.2"

@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from barnabas.testing import reference
-from barnabas.testing.reference_libs import classpath_options, java
 from benchmarks.case import Case, Figures, Settings, drop_topic, new_topic
 from benchmarks.sides import Side
+from tests.support import reference
+from tests.support.reference_libs import classpath_options, java
 
 # What kafka-producer-perf-test.sh gives the tool.
 TOOL_JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")

@@ -114,11 +114,11 @@ def start_pipelines(
 ) -> Pipelines:
     from plant_pipelines import Pipelines
 
-    from barnabas.pipelines.spark.jvm import end
+    from barnabas.pipelines.spark.startup.jvm import end
     from barnabas.spark import session
 
     began = time.perf_counter()
-    print("Spark starts; the first time on a machine it prepares itself for a minute ...", flush=True)
+    print("Spark starts ...", flush=True)
     # A query that fails is told in a sentence by the demo, not in a page by Spark's log.
     with standard_error_to(output / "spark.log"):
         spark = session("barnabas demo", master=master, conf={"spark.log.level": "ERROR"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from barnabas.cli.catalogue import CLASSES, KAFKA_TOOLS, OWN_TOOLS, TOOLS, module_of
+from barnabas.cli.catalogue import CLASSES, CONFLUENT_TOOLS, KAFKA_TOOLS, OWN_TOOLS, TOOLS, module_of
 from barnabas.cli.options import Option, Parser
 from barnabas.cli.usage import describe, spelled
 
@@ -31,7 +31,8 @@ This page is written by `make docs` out of the tools' own declarations; a test c
 
 
 def page() -> str:
-    parts = [HEAD, *_index("Kafka's tools", KAFKA_TOOLS), *_index("Beyond Kafka's", OWN_TOOLS)]
+    parts = [HEAD, *_index("Kafka's tools", KAFKA_TOOLS), *_index("Confluent's tools", CONFLUENT_TOOLS)]
+    parts += _index("Beyond Kafka's", OWN_TOOLS)
     for tool in sorted(TOOLS):
         parts += _tool(tool)
     return "\n".join(parts).rstrip() + "\n"
