@@ -47,7 +47,11 @@ class Program:
         self._readers = [threading.Thread(target=self._read, args=item) for item in streams.items()]
         for reader in self._readers:
             reader.start()
-        self.wait_for(until)
+        try:
+            self.wait_for(until)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
 
     @property
     def out(self) -> str:
@@ -113,6 +117,17 @@ def run(*arguments: str, variables: dict[str, str] | None = None, program: Seque
         env=environment(os.environ) | (variables or {}),
     )
     return done.returncode, done.stderr
+
+
+def neighbours(reserve: Callable[[], int]) -> tuple[int, socket.socket]:
+    """A port that is free for us, and a server on the next one."""
+    for _ in range(50):
+        port = reserve()
+        try:
+            return port, socket.create_server(("127.0.0.1", port + 1))
+        except OSError:
+            continue
+    raise LookupError("no two free ports side by side")
 
 
 @pytest.fixture
@@ -266,12 +281,13 @@ def test_up_takes_the_ports_it_is_given(tmp_path: Path, reserve: Callable[[], in
         assert len(metadata(port, "made-by-asking").topics[0].partitions) == 4
 
 
-def test_up_takes_another_port_for_the_quorum_if_the_next_one_is_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1] - 1
-        with up(tmp_path, "--port", str(port)) as program:
-            assert f"clients     localhost:{port}\n" in program.out
-            assert f"controller  localhost:{port + 1}\n" not in program.out
+def test_up_takes_another_port_for_the_quorum_if_the_next_one_is_taken(
+    tmp_path: Path, reserve: Callable[[], int]
+) -> None:
+    port, taken = neighbours(reserve)
+    with taken, up(tmp_path, "--port", str(port)) as program:
+        assert f"clients     localhost:{port}\n" in program.out
+        assert f"controller  localhost:{port + 1}\n" not in program.out
 
 
 def test_an_up_that_fails_leaves_no_directory(tmp_path: Path) -> None:
