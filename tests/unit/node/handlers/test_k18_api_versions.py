@@ -77,6 +77,7 @@ def test_features_whose_lowest_level_is_zero_are_shown_from_version_4_on() -> No
         ("kraft.version", 0, 1),
         ("metadata.version", 25, 30),
         ("share.version", 0, 1),
+        ("streams.version", 0, 1),
         ("transaction.version", 0, 2),
     ]
     for response in (third, fourth):
