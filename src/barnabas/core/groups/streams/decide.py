@@ -249,11 +249,13 @@ class StreamsGroups:
             heartbeat_interval_ms=self.settings(group.id).heartbeat_interval_ms,
             status=beat.statuses,
         )
-        if request.member_epoch == JOINING or member.assigned != beat.before.assigned:
+        has_changed = request.member_epoch == JOINING or member.assigned != beat.before.assigned
+        # A member that owns other tasks than it should may have missed the answer that said so.
+        if has_changed or (beat.owned is not None and beat.owned != member.assigned.without_epochs):
             response.active_tasks = _listed(member.assigned.active)
             response.standby_tasks = _listed(member.assigned.standby)
             response.warmup_tasks = _listed(member.assigned.warmup)
-            if member.user_endpoint is not None:
+            if has_changed and member.user_endpoint is not None:
                 group.endpoint_epoch += 1
         if group.endpoint_epoch != request.endpoint_information_epoch:
             others = [each for each in group.members.values() if each.id != member.id]

@@ -49,6 +49,10 @@ class AssignedTasks(NamedTuple):
             and _contains(self.warmup, owned.warmup)
         )
 
+    @property
+    def without_epochs(self) -> TaskRoles:
+        return TaskRoles({each: frozenset(epochs) for each, epochs in self.active.items()}, self.standby, self.warmup)
+
 
 NOTHING = TaskRoles()
 NOTHING_ASSIGNED = AssignedTasks()
@@ -66,8 +70,8 @@ def _overlap(some: Mapping[str, Collection[int]], others: Mapping[str, Collectio
     return any(partition in others.get(each, ()) for each, partitions in some.items() for partition in partitions)
 
 
-def _contains(assigned: Mapping[str, Collection[int]], owned: Tasks) -> bool:
+def _contains(all_tasks: Mapping[str, Collection[int]], some: Mapping[str, Collection[int]]) -> bool:
     return all(
-        each in assigned and all(partition in assigned[each] for partition in partitions)
-        for each, partitions in owned.items()
+        each in all_tasks and all(partition in all_tasks[each] for partition in partitions)
+        for each, partitions in some.items()
     )
