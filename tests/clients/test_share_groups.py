@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -162,6 +164,68 @@ def test_our_own_tools(node: Node) -> None:
     assert [row[3:] for row in shown[2:]] == [["0", "3"], ["0", "3"]]
     assert "Successful" in tool("share-groups", *servers, *group, "--delete-offsets", "--topic", "tooled")
     assert "was successful" in tool("share-groups", *servers, *group, "--delete")
+
+
+def events(printed: str) -> list[dict[str, Any]]:
+    """What a verifiable consumer tells, but for the time and what depends on how records come along."""
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert all(list(each)[:2] == ["timestamp", "name"] for each in found)
+    return [{key: value for key, value in each.items() if key != "timestamp"} for each in found]
+
+
+def acknowledged(told: list[dict[str, Any]]) -> set[tuple[int, int]]:
+    sets = [part for each in told if each["name"] == "offsets_acknowledged" for part in each["partitions"]]
+    return {(part["partition"], offset) for part in sets for offset in part["offsets"]}
+
+
+VERIFIED = ["--max-messages", "6", "--offset-reset-strategy", "earliest", "--verbose"]
+
+
+def test_a_verifiable_share_consumer_tells_what_it_did(node: Node) -> None:
+    prepare(node, "verified", "verifying", 6)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    told = events(
+        tool("verifiable-share-consumer", *servers, "--group-id", "verifying", "--topic", "verified", *VERIFIED)
+    )
+    assert told[:2] == [
+        {"name": "startup_complete"},
+        {"name": "offset_reset_strategy_set", "offsetResetStrategy": "earliest"},
+    ]
+    assert told[-1] == {"name": "shutdown_complete"}
+    assert acknowledged(told) == {(partition, offset) for partition in (0, 1) for offset in range(3)}
+    data = [each for each in told if each["name"] == "record_data"]
+    assert [list(each) for each in data] == [["name", "key", "value", "topic", "partition", "offset"]] * 6
+    shown = [line.split() for line in tool("share-groups", *servers, "--describe", "--group", "verifying").splitlines()]
+    assert [row[4] for row in shown[2:]] == ["0", "0"]
+
+
+def test_the_members_of_a_performance_test_share_the_records(node: Node) -> None:
+    prepare(node, "measured", "measuring", 2_000)
+    servers = ["--bootstrap-server", node.bootstrap_servers, "--topic", "measured", "--group", "measuring"]
+    lines = tool(
+        "share-consumer-perf-test", *servers, "--num-records", "2000", "--threads", "2", "--show-consumer-stats"
+    ).splitlines()
+    assert lines[0].split(", ")[2:] == [
+        "data.consumed.in.MB",
+        "MB.sec",
+        "nMsg.sec",
+        "data.consumed.in.nMsg",
+        "fetch.time.ms",
+    ]
+    assert lines[1].startswith("Share consumer 1 having client id perf-share-consumer-client-1 consumption metrics- ")
+    assert int(lines[-1].split(", ")[5]) == sum(int(line.split(", ")[5]) for line in lines[1:3]) == 2000
+
+
+@pytest.mark.skipif(bool(reference.available()), reason="the reference is not available")
+def test_kafkas_verifiable_share_consumer_tells_the_same(node: Node) -> None:
+    prepare(node, "compared", "theirs", 6)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    options = [*servers, "--topic", "compared", *VERIFIED]
+    theirs = events(reference.run_tool("kafka-verifiable-share-consumer", *options, "--group-id", "theirs").stdout)
+    ours = events(tool("verifiable-share-consumer", *options, "--group-id", "ours"))
+    shapes = [{(each["name"], *each) for each in told} for told in (theirs, ours)]
+    assert shapes[0] == shapes[1]
+    assert acknowledged(theirs) == acknowledged(ours)
 
 
 def tool(*arguments: str) -> str:
