@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
 from barnabas.client.share_consumer import ShareConsumer, ShareRecord
@@ -146,6 +147,35 @@ def test_what_was_acknowledged_survives_a_kill_of_the_node() -> None:
 
             wait_until(has_rest, limit_s=WAIT_S)
             assert again == rest
+
+
+def test_the_state_of_a_group_is_pruned_and_nothing_of_it_is_forgotten() -> None:
+    config = CONFIG | {
+        "share.coordinator.state.topic.num.partitions": 1,
+        "share.coordinator.state.topic.prune.interval.ms": 200,
+    }
+    with Node(config) as node:
+        prepare(node, "long", "patient", 600)
+        kept: list[ShareRecord] = []
+        with consumer(node, "patient", "long") as share:
+            for record in take(share, 600):
+                if record.offset % 100 == 7:
+                    kept.append(record)
+                else:
+                    share.ack(record)
+                    share.commit()
+            wait_until(lambda: state_log_start(node) > 300, limit_s=WAIT_S)
+            node.kill()
+            node.restart()
+        with consumer(node, "patient", "long") as share:
+            again = {(record.partition, record.offset) for record in take(share, len(kept))}
+        assert again == {(record.partition, record.offset) for record in kept}
+
+
+def state_log_start(node: Node) -> int:
+    at = ("__share_group_state", 0)
+    with Cluster(ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers)) as cluster:
+        return cluster.list_offsets({at: -2})[at].offset
 
 
 def test_our_own_tools(node: Node) -> None:

@@ -136,6 +136,7 @@ class PlainKeys:
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_prune_interval_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
