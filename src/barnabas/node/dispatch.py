@@ -58,6 +58,7 @@ ELEMENTS_OF_API = {
     80: 1_000,  # AddRaftVoter: listeners
     81: 1_000,
     82: 1_000,
+    88: 10_000,  # StreamsGroupHeartbeat: subtopologies and their topics, and tasks that a member owns
 }
 # The most an answer may have, Fetch aside, whose bounds are its own.
 MAX_ANSWER_BYTES = 100 << 20

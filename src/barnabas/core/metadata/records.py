@@ -45,7 +45,12 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     STREAMS_VERSION: (0, 1),
 }
 # What a new cluster begins with. One made before a feature existed here is raised to it at its next start.
-FINALIZED_FEATURES: Mapping[str, int] = {TRANSACTION_VERSION: 2, GROUP_VERSION: 1, SHARE_VERSION: 1}
+FINALIZED_FEATURES: Mapping[str, int] = {
+    TRANSACTION_VERSION: 2,
+    GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
+}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,

@@ -57,6 +57,11 @@ GROUP_KEYS = frozenset(
         "share.record.lock.duration.ms",
         "share.renew.acknowledge.enable",
         "share.session.timeout.ms",
+        "streams.assignment.interval.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.initial.rebalance.delay.ms",
+        "streams.num.standby.replicas",
+        "streams.session.timeout.ms",
     }
 )
 OWN_BROKER_KEYS = frozenset(
@@ -113,6 +118,12 @@ OWN_BROKER_KEYS = frozenset(
         "group.share.partition.max.record.locks",
         "group.share.record.lock.duration.ms",
         "group.share.session.timeout.ms",
+        "group.streams.assignment.interval.ms",
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.initial.rebalance.delay.ms",
+        "group.streams.max.size",
+        "group.streams.num.standby.replicas",
+        "group.streams.session.timeout.ms",
         "share.coordinator.snapshot.update.records.per.snapshot",
         "initial.broker.registration.timeout.ms",
         "leader.imbalance.check.interval.seconds",
