@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.pipelines.connect.plugins import HERE, KAFKA, Plugin
 
 CONFLUENT = "io.confluent.connect"
+SPOOL = "com.github.jcustenborder.kafka.connect.spooldir"
 
 
 def _plugin(kind: str, place: str, *names: str) -> Plugin:
@@ -21,5 +22,31 @@ CONNECTORS: tuple[Plugin, ...] = (
         "datagen:Datagen",
         "io.confluent.kafka.connect.datagen.DatagenConnector",
         "com.github.jcustenborder.kafka.connect.twitter.TwitterSourceConnector",
+    ),
+    _plugin(
+        "sink",
+        "storage.sink:FilesSink",
+        f"{CONFLUENT}.s3.S3SinkConnector",
+        f"{CONFLUENT}.hdfs.HdfsSinkConnector",
+        f"{CONFLUENT}.hdfs3.Hdfs3SinkConnector",
+        f"{CONFLUENT}.gcs.GcsSinkConnector",
+        f"{CONFLUENT}.azure.blob.AzureBlobStorageSinkConnector",
+        "barnabas.FilesSinkConnector",
+    ),
+    _plugin(
+        "source",
+        "storage.source:FilesSource",
+        f"{CONFLUENT}.s3.source.S3SourceConnector",
+        f"{CONFLUENT}.gcs.GcsSourceConnector",
+        f"{CONFLUENT}.azure.blob.storage.AzureBlobStorageSourceConnector",
+        "barnabas.FilesSourceConnector",
+    ),
+    _plugin(
+        "source",
+        "storage.spool:SpoolSource",
+        *(
+            f"{SPOOL}.SpoolDir{kind}SourceConnector"
+            for kind in ("", "Csv", "SchemaLessJson", "Json", "LineDelimited", "Avro", "Parquet")
+        ),
     ),
 )
