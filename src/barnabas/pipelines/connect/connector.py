@@ -21,9 +21,18 @@ from typing import Any, ClassVar
 
 from barnabas.pipelines.connect.config import Definition
 from barnabas.pipelines.connect.data.record import Record
+from barnabas.pipelines.connect.errors import ConnectError
 
 TopicPartition = tuple[str, int]
 Settings = Mapping[str, str]
+
+
+class BadRecords(ConnectError):
+    """Raised by a sink's put, when all but these were taken: `errors.tolerance` decides about them."""
+
+    def __init__(self, records: list[tuple[Record, Exception]]) -> None:
+        super().__init__(f"{len(records)} records cannot be written: {records[0][1]}")
+        self.records = records
 
 
 def offset_key(partition: Mapping[str, Any]) -> str:

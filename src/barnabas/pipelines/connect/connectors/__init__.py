@@ -49,4 +49,15 @@ CONNECTORS: tuple[Plugin, ...] = (
             for kind in ("", "Csv", "SchemaLessJson", "Json", "LineDelimited", "Avro", "Parquet")
         ),
     ),
+    _plugin("sink", "http_sink:HttpSink", f"{CONFLUENT}.http.HttpSinkConnector"),
+    _plugin("source", "http_source:HttpSource", "com.github.castorm.kafka.connect.http.HttpSourceConnector"),
+    _plugin(
+        "sink",
+        "search_sink:SearchSink",
+        f"{CONFLUENT}.elasticsearch.ElasticsearchSinkConnector",
+        "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector",
+    ),
+    _plugin("source", "mqtt:MqttSource", f"{CONFLUENT}.mqtt.MqttSourceConnector"),
+    _plugin("sink", "mqtt:MqttSink", f"{CONFLUENT}.mqtt.MqttSinkConnector"),
+    _plugin("sink", "topics:TopicSink", "barnabas.TopicSinkConnector"),
 )

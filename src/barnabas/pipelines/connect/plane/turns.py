@@ -26,9 +26,9 @@ from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.client.transactions import PreparedTransaction, TransactionalProducer
 from barnabas.pipelines.connect.config import with_prefix
-from barnabas.pipelines.connect.connector import Connector, SinkConnector, SourceConnector, offset_key
+from barnabas.pipelines.connect.connector import BadRecords, Connector, SinkConnector, SourceConnector, offset_key
 from barnabas.pipelines.connect.data.record import Record
-from barnabas.pipelines.connect.errors import ConnectError, RetriableError
+from barnabas.pipelines.connect.errors import RetriableError
 from barnabas.pipelines.connect.plane.conversion import Conversion
 from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
 from barnabas.pipelines.connect.plane.tolerance import Raw, Tolerance, ToleranceExceeded, trace_of
@@ -291,14 +291,6 @@ def put(sink: SinkConnector, conversion: Conversion, given: list[Any], outcome: 
     except BadRecords as bad:
         for record, error in bad.records:
             tolerance.skip("TASK_PUT", error, raw_of(record, given), name)
-
-
-class BadRecords(ConnectError):
-    """Raised by a sink's put, when all but these were taken."""
-
-    def __init__(self, records: list[tuple[Record, Exception]]) -> None:
-        super().__init__(f"{len(records)} records cannot be written: {records[0][1]}")
-        self.records = records
 
 
 def raw_of(record: Record, given: list[Any]) -> Raw:
