@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from barnabas.client.producer import Delivery
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.inserts import record_of, row_bytes
+from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
@@ -239,6 +241,23 @@ class SqlService:
             self.queries.start(change.starts, offsets)
         return change
 
+    def terminate(self, patterns: list[str]) -> Tree:
+        """Ends all queries, and deletes the sinks' topics whose names fit a pattern."""
+        with self.lock:
+            sinks = sorted({one.topic for one in self.engine.queries.values()})
+        if self.engine.queries:
+            self.execute("TERMINATE ALL;", {}, {})
+        for topic in sinks:
+            if any(re.fullmatch(one, topic) for one in patterns):
+                self.kafka.delete_topic(topic)
+        return {
+            "@type": "currentStatus",
+            "statementText": "TERMINATE CLUSTER;",
+            "commandId": "cluster/TerminateCluster/terminate",
+            "commandStatus": {"status": "SUCCESS", "message": "Queries terminated.", "queryId": None},
+            "warnings": [],
+        }
+
     def _insert(self, statement: tree.InsertValues) -> None:
         with self.lock:
             source = self.engine.metastore.source(statement.target)
@@ -246,10 +265,14 @@ class SqlService:
         key, value, time_ms = record_of(source, statement, now_ms=int(time.time() * 1000), functions=functions)
         self.kafka.send(source.topic, key, value, time_ms)
 
-    def insert_row(self, target: str, row: Mapping[str, Any]) -> None:
-        """A row of POST /inserts-stream: JSON by column."""
+    def check_insert(self, target: str) -> None:
+        """Whether rows can be inserted there."""
+        with self.lock:
+            check_target(self.engine.metastore.source(target))
+
+    def insert_row(self, target: str, row: Mapping[str, Any]) -> Delivery:
+        """A row of POST /inserts-stream, JSON by column: it is sent, and its delivery tells when it is there."""
         from barnabas.pipelines.sql.formats.json import coercion
-        from barnabas.pipelines.sql.inserts import check_target, kind_of
 
         with self.lock:
             source = self.engine.metastore.source(target)
@@ -263,7 +286,7 @@ class SqlService:
             except ValueError as error:
                 raise SqlError(f"Can't coerce a field of column {column} to {kind}: {error}") from None
         key, data, time_ms = row_bytes(source, values, int(time.time() * 1000))
-        self.kafka.send(source.topic, key, data, time_ms)
+        return self.kafka.begin_send(source.topic, key, data, time_ms)
 
     def select(
         self,
