@@ -86,7 +86,7 @@ def the_select(text: str, service: SqlService, variables: dict[str, str]) -> tre
     statements = parse_statements(text, service.engine.metastore.types, variables)
     if len(statements) != 1:
         raise SqlError(f"Expected exactly one KSQL statement; found {len(statements)} instead")
-    if not isinstance(statements[0], (tree.SelectStatement, tree.Print)):
+    if not isinstance(statements[0], (tree.SelectStatement, tree.BatchSelect, tree.Print)):
         raise WrongEndpoint(f"Statement type `{type(statements[0]).__name__}' not supported for this resource")
     return statements[0]
 
@@ -99,7 +99,8 @@ async def begun(service: SqlService, statement: Any, properties: dict[str, Any],
     query_id, names, kinds, rows = found
     if rows is not None:
         outlet.all(rows)
-    return Begun(query_id, names, list(kinds), statement.query.limit, rows is None, outlet)
+    limit = statement.query.limit if isinstance(statement, tree.SelectStatement) else None
+    return Begun(query_id, names, list(kinds), limit, rows is None, outlet)
 
 
 async def answered(
