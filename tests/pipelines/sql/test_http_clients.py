@@ -157,6 +157,27 @@ def test_statuses_properties_and_metadata_are_told(server: SqlServer) -> None:
     assert asked("/clusterStatus")[0] == 200
 
 
+def test_a_statement_is_tried_on_the_last_records(server: SqlServer) -> None:
+    server.run("CREATE STREAM x (id STRING KEY, v INT) WITH (kafka_topic='x', value_format='JSON', partitions=2);")
+    server.run("CREATE STREAM raw (id STRING KEY, v STRING) WITH (kafka_topic='x', value_format='JSON');")
+    for number in range(10):
+        server.run(f"INSERT INTO x VALUES ('k{number % 3}', {number});")
+    server.run("INSERT INTO raw VALUES ('k0', 'no number');")
+
+    def tried(statement: str) -> Any:
+        return server.run(f"EXPLAIN {statement}")[0]["queryDescription"]["dryRun"]
+
+    found = tried("CREATE TABLE y AS SELECT id, SUM(v) AS n FROM x GROUP BY id EMIT CHANGES ON LAST 4;")
+    assert (found["records"], found["rows"], found["rejected"]) == (4, 3, 1)
+    assert sorted(found["firstRows"]) == [["k0", 9], ["k1", 7], ["k2", 8]]
+    assert found["firstRejects"] == ['Can\'t convert field V: For input string: "no number"']
+    assert found["recordsPerSecond"] > 0
+    assert tried("SELECT * FROM x WHERE v > 100 EMIT CHANGES ON LAST 1000;")["rows"] == 0
+    assert server.run("SHOW TABLES;")[0]["tables"] == []
+    status, text = server.ask("/ksql", {"ksql": "EXPLAIN SELECT * FROM x EMIT CHANGES ON LAST 0;"})
+    assert (status, json.loads(text)["message"][:29]) == (400, "ON LAST takes a number of rec")
+
+
 def curl(server: SqlServer, path: str, data: str, *options: str) -> tuple[str, list[Any]]:
     """The version of HTTP, and the lines of the answer."""
     words = ["curl", "-sS", "-m", "60", "-w", "\n%{http_version}", "--data-binary", "@-", *options, server.url + path]
