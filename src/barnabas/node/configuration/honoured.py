@@ -169,6 +169,8 @@ OWN_BROKER_KEYS = frozenset(
         "replica.selector.class",
         "replica.socket.timeout.ms",
         "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
         "sasl.mechanism.controller.protocol",
         "sasl.server.max.receive.size",
         "share.coordinator.state.topic.min.isr",

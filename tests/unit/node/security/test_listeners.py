@@ -28,7 +28,11 @@ def configured(keys: dict[str, str]) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        (SASL | INSIDE, "sasl.enabled.mechanisms=GSSAPI on the listener SASL_PLAINTEXT: none of these is spoken"),
+        (SASL | INSIDE, "the JAAS file is missing: GSSAPI on the listener SASL_PLAINTEXT needs the node's key table"),
+        (
+            SASL | INSIDE | {"sasl.enabled.mechanisms": "DIGEST-MD5"},
+            "sasl.enabled.mechanisms=DIGEST-MD5 on the listener SASL_PLAINTEXT: none of these is spoken",
+        ),
         (SASL | INSIDE | {"sasl.enabled.mechanisms": "PLAIN"}, "the JAAS file is missing: PLAIN on the listener"),
         (
             SASL
