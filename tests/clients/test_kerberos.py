@@ -140,7 +140,7 @@ def test_the_tools_of_java_log_in_and_an_unknown_right_is_denied(node: Node, rea
         jvm=(f"-Djava.security.krb5.conf={realm.configuration}",),
     )
     assert "TopicAuthorizationException" in done.stdout + done.stderr
-    assert "User:bob at 127.0.0.1 was denied CREATE on TOPIC of-bob" in shown(node)
+    assert '"event":"denied","principal":"User:bob","host":"127.0.0.1","operation":"CREATE"' in shown(node)
 
 
 def test_a_client_without_tickets_says_so_and_a_stranger_is_refused(node: Node, realm: Kdc, anna: Path) -> None:

@@ -66,6 +66,8 @@ OWN_BROKER_KEYS = frozenset(
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "barnabas.answer.max.bytes",
+        "barnabas.audit.allowed",
+        "barnabas.audit.topic",
         "barnabas.fetch.session.max.partitions",
         "barnabas.produce.validation",
         "barnabas.request.max.elements",
