@@ -36,6 +36,8 @@ class PlainKeys:
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     barnabas_answer_max_bytes: int
+    barnabas_audit_allowed: bool
+    barnabas_audit_topic: str
     barnabas_fetch_session_max_partitions: int
     barnabas_produce_validation: str
     barnabas_request_max_elements: int
