@@ -6,7 +6,7 @@
     RemoteDirectory   through pyarrow.fs: `s3a://` and its like, HDFS (`remote`)
 
 A name stands for a whole file. Object stores have no rename and need none: an object is there when its last byte is.
-Nothing reads a version before Spark has noted its batch, and a snapshot's list is written after the files in it, so what
+Nothing reads a version before Spark has noted its batch, and the list of a snapshot is written after its files, so what
 a broken upload leaves is written anew or removed.
 """
 
