@@ -45,7 +45,8 @@ async def handle(
 ) -> StreamsGroupHeartbeatResponse:
     try:
         require_streams_protocol(node)
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if request.topology is not None:
             await _check_topics(context, request.topology)
         _check(request)
