@@ -12,7 +12,9 @@ import contextlib
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from barnabas.pipelines.connect.worker.validation import validate
 
 log = logging.getLogger(__name__)
 SEEN_S = 10.0
+LOG_LINES = 500
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -54,6 +57,7 @@ class Herder:
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}
         self.cluster_id = ""
         self.records: dict[tuple[str, int], int] = {}
+        self.logs: dict[str, deque[str]] = {}
         self._providers = Providers(settings.properties)
         self._plane = Plane(self._heard)
         self._jobs: dict[str, Job] = {}
@@ -163,7 +167,7 @@ class Herder:
     def check(self, settings: Mapping[str, str]) -> None:
         plugin = self.plugin_of(settings)
         resolved = self._resolved(settings)
-        found = validate(plugin, resolved, self.settings.defaults())
+        found = validate(plugin, resolved, self.settings.defaults(), self.settings)
         errors = [text for each in found["configs"] for text in each["value"]["errors"]]
         if errors:
             listed = "\n".join(errors)
@@ -436,6 +440,7 @@ class Herder:
             found = {"state": event["state"], "trace": event["trace"] or None, "worker_id": self.settings.worker_id}
             found |= {"generation": self._generation, "version": VERSION}
             self._status.append(f"status-task-{name}-{task}", encode(found))
+            self._note(name, task, f"{event['state']} {event['trace']}".rstrip())
             if event["state"] == FAILED:
                 log.error("task %s-%s failed: %s", name, task, event["trace"])
         elif event["event"] == "topics":
@@ -451,6 +456,13 @@ class Herder:
         elif event["event"] == "log":
             for line in event["lines"]:
                 log.error("%s", line)
+                self._note(name, task, line)
+            if event["skipped"]:
+                self._note(name, task, f"{event['skipped']} records skipped")
+
+    def _note(self, name: str, task: int, text: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.logs.setdefault(name, deque(maxlen=LOG_LINES)).append(f"{at} task {task}: {text}")
 
     async def forget_topics(self, name: str) -> None:
         for topic in list(self.state.topics.get(name, {})):

@@ -249,6 +249,13 @@ async def reset_topics(herder: Herder, call: Call) -> Any:
     return Response(status_code=200)
 
 
+async def get_logs(herder: Herder, call: Call) -> Any:
+    """What happened to a connector's tasks since the worker started; Apache Connect has no such path."""
+    name = call.parameters[0]
+    herder.need(name)
+    return {name: list(herder.logs.get(name, ()))}
+
+
 async def get_offsets(herder: Herder, call: Call) -> Any:
     return {"offsets": await herder.read_offsets(call.parameters[0])}
 
@@ -298,7 +305,7 @@ async def validate_config(herder: Herder, call: Call) -> Any:
     if named is not None and named.name != plugin.name:
         raise RestError(400, f"Included connector type {settings['connector.class']} does not match request type "
                         f"{call.parameters[0]}")  # fmt: skip
-    return validate(plugin, settings, herder.settings.defaults())
+    return validate(plugin, settings, herder.settings.defaults(), herder.settings)
 
 
 async def list_loggers(_: Herder, __: Call) -> Any:
@@ -357,6 +364,7 @@ ROUTES: dict[tuple[str, ...], dict[str, Handler]] = {
     (*C, "stop"): {"PUT": stop},
     (*C, "topics"): {"GET": get_topics},
     (*C, "topics", "reset"): {"PUT": reset_topics},
+    (*C, "logs"): {"GET": get_logs},
     (*C, "offsets"): {"GET": get_offsets, "PATCH": patch_offsets, "DELETE": delete_offsets},
     ("connector-plugins",): {"GET": list_plugins},
     ("connector-plugins", "*", "config"): {"GET": plugin_config},

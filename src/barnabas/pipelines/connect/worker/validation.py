@@ -10,6 +10,7 @@ from barnabas.pipelines.connect.errors import ConfigError
 from barnabas.pipelines.connect.plane.tolerance import ERROR_SETTINGS
 from barnabas.pipelines.connect.plugins import Plugin, need
 from barnabas.pipelines.connect.transforms.chain import NOT_OWN, aliases, make_chain
+from barnabas.pipelines.connect.worker.settings import WorkerSettings
 
 RESTART = one_of("none", "restart", ignore_case=True)
 COMMON = Definition(
@@ -54,8 +55,10 @@ def definition_of(plugin: Plugin) -> Definition:
     return COMMON + ERROR_SETTINGS + kind + own
 
 
-def validate(plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, Any]:
-    """`defaults` are the worker's converters."""
+def validate(
+    plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str, str], worker: WorkerSettings | None = None
+) -> dict[str, Any]:
+    """`defaults` are the worker's converters; its policy decides about overrides of clients' settings."""
     definition = definition_of(plugin)
     found = definition.check(settings)
     errors = {each.setting.name: each.errors for each in found}
@@ -63,6 +66,7 @@ def validate(plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str,
         _check_topics(settings, errors)
     _check_class(settings, errors)
     found += _plugins(settings, errors)
+    found += _overrides(settings, worker) if worker is not None else []
     if not any(errors.values()):
         try:
             plugin.load()(settings, name=settings.get("name", ""))
@@ -142,6 +146,20 @@ def _check_class(settings: Mapping[str, str], errors: dict[str, list[str]]) -> N
                 need(settings[side], "converter", "header_converter", setting=side)
             except ConfigError as error:
                 errors[side].append(str(error))
+
+
+def _overrides(settings: Mapping[str, str], worker: WorkerSettings) -> list[Checked]:
+    found = []
+    for name, value in settings.items():
+        kind, middle, rest = name.partition(".override.")
+        if not middle or kind not in ("producer", "consumer", "admin"):
+            continue
+        text = (
+            f"The '{worker.override_policy}' policy does not allow '{rest}' to be overridden in the connector "
+            "configuration."
+        )
+        found.append(Checked(Setting(name, default=None), value, [] if worker.may_override(rest) else [text]))
+    return found
 
 
 def _plugins(settings: Mapping[str, str], errors: dict[str, list[str]]) -> list[Checked]:
