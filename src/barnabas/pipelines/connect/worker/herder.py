@@ -155,7 +155,8 @@ class Herder:
     def plugin_of(self, settings: Mapping[str, str]) -> Plugin:
         name = settings.get("connector.class")
         if not name:
-            raise RestError(400, f"Connector config {dict(settings)} contains no connector type")
+            shown = ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
+            raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
         try:
             return need(name, "source", "sink", setting="connector.class")
         except ConfigError as error:
@@ -184,10 +185,10 @@ class Herder:
         except ConfigError as error:
             raise RestError(400, str(error)) from None
 
-    def need(self, name: str) -> dict[str, str]:
+    def need(self, name: str, missing: str = "Connector {} not found") -> dict[str, str]:
         found = self.state.connectors.get(name)
         if found is None:
-            raise RestError(404, f"Connector {name} not found")
+            raise RestError(404, missing.format(name))
         return found
 
     async def put(self, name: str, settings: Mapping[str, str], initial: str | None = None) -> None:
@@ -212,7 +213,7 @@ class Herder:
         await self._until(lambda: name not in self.state.statuses)
 
     async def set_target(self, name: str, target: str) -> None:
-        self.need(name)
+        self.need(name, "Unknown connector {}")
         await self._set_target(name, target)
         await self._until(lambda: self.state.target(name) == target)
         if target == STOPPED:
@@ -223,7 +224,7 @@ class Herder:
         await self._append_config(f"target-state-{name}", {"state": state, "state.v2": target})
 
     async def restart(self, name: str, *, tasks: bool, only_failed: bool) -> None:
-        self.need(name)
+        self.need(name, "Unknown connector: {}")
         status = self.state.statuses.get(name, {})
         if not only_failed or status.get("state") == FAILED:
             await self._tell_connector(name, RUNNING)

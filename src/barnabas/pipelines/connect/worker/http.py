@@ -239,14 +239,13 @@ async def stop(herder: Herder, call: Call) -> Any:
 
 
 async def get_topics(herder: Herder, call: Call) -> Any:
-    name = call.parameters[0]
-    herder.need(name)
+    name = call.parameters[0]  # one that is not there has no topics
     return {name: {"topics": sorted(herder.state.topics.get(name, {}))}}
 
 
 async def reset_topics(herder: Herder, call: Call) -> Any:
     await herder.forget_topics(call.parameters[0])
-    return Response(status_code=200)
+    return Response(status_code=202)
 
 
 async def get_logs(herder: Herder, call: Call) -> Any:
