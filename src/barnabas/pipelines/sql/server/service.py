@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
@@ -26,7 +26,7 @@ from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 from barnabas.pipelines.sql.server.leadership import Leadership
 from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
-from barnabas.pipelines.sql.server.queries import SparkQueries
+from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
 
@@ -64,6 +64,8 @@ class SqlService:
 
     def start(self) -> None:
         self.commands.make()
+        if not self.kafka.partitions(self.settings.slots_topic):
+            self.kafka.create_topic(self.settings.slots_topic, SLOTS, None, {})
         if self.settings.queries_file is None:
             self.commands.start()
         self.queries.begin()
@@ -72,11 +74,11 @@ class SqlService:
             self._run_file(self.settings.queries_file)
         self.leadership.start()
 
-    def _take_over(self) -> None:
-        """The persistent queries are this server's, as they are after the last command."""
+    def _take_over(self, slots: Collection[int]) -> None:
+        """The persistent queries of these slots are this server's, as they are after the last command."""
         if self.settings.queries_file is None:
             self.commands.catch_up()
-        self.queries.activate()
+        self.queries.activate(slots)
 
     def stop(self) -> None:
         for push in list(self.pushes.values()):
@@ -142,6 +144,7 @@ class SqlService:
 
     def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
         settings = self.engine.settings | session
+        self.commands.catch_up()  # what other servers have defined
         with self.lock:
             before = self.engine.copy()
         self._check(before, statement, session)
