@@ -24,11 +24,13 @@ from barnabas.pipelines.sql.server.commands import Command, CommandTopic
 from barnabas.pipelines.sql.server.describing import Describing
 from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 from barnabas.pipelines.sql.server.leadership import Leadership
+from barnabas.pipelines.sql.server.lookups import Lookups
 from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
 from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
+from barnabas.pipelines.sql.types import SqlType
 
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
@@ -52,7 +54,9 @@ class SqlService:
         }
         name = f"barnabas-sql-{settings.service_id}"
         self.queries = SparkQueries(servers, directory, name, settings.master, security)
-        self.views = Views(self.kafka)
+        self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
+        self.views = Views(self._reading)
+        self.lookups = Lookups(self.views)
         options = {"kafka.bootstrap.servers": servers} | {f"kafka.{key}": value for key, value in security.items()}
         self.batches = Batches(self.queries.session, options, self.views)
         self.commands = CommandTopic(self.kafka, settings.command_topic, self._apply)
@@ -87,6 +91,7 @@ class SqlService:
         self.views.stop()
         self.queries.end()
         self.leadership.stop()  # last, so that no other server goes on before the queries have ended here
+        self._reading.close()
         self.kafka.close()
 
     def _run_file(self, path: str) -> None:
@@ -312,6 +317,7 @@ class SqlService:
         source = metastore.source(query.source.name)
         if query.emit is None and source.table and not query.joins:
             names, kinds, found = pull(metastore, query, self.views)
+            self.lookups.keep(metastore, query, statement.text)
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
         planned = plan(metastore, query, name=query_id)
@@ -339,6 +345,11 @@ class SqlService:
             done=ended,
         )
         return query_id, planned.names, planned.kinds, None
+
+    def lookup(self, text: str) -> tuple[str, tuple[str, ...], list[SqlType], list[Any]] | None:
+        """A pull query by key that looks like an earlier one."""
+        found = self.lookups.answer(self.engine.metastore, text)
+        return None if found is None else (f"query_{next(self._numbers)}", *found)
 
     def planned(self, statement: tree.Statement) -> Planned:
         """What EXPLAIN shows of a statement that does not run."""
