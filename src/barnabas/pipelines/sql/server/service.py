@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
-from barnabas.pipelines.sql.engine import DEFINING, Change, Engine
+from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
@@ -172,6 +172,8 @@ class SqlService:
 
     def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
         """Makes the topics that a statement needs, before anybody applies it."""
+        if isinstance(statement, tree.CreateFunction):
+            check_function(statement)
         with self.lock:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
