@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 
+pytestmark = pytest.mark.timeout(300)  # a server starts twice
 COMMANDS = "_confluent-ksql-default__command_topic"
 
 

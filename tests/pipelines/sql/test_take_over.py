@@ -14,6 +14,7 @@ from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(400)  # processes and Spark start slowly on a busy machine
 WAIT_S = 120.0
 Starter = Callable[..., SqlServer]
 
