@@ -59,6 +59,11 @@ class SqlSettings:
         return f"_confluent-ksql-{self.service_id}_command_topic"
 
     @property
+    def slots_topic(self) -> str:
+        """Has no records: its partitions are what servers divide among them."""
+        return f"_confluent-ksql-{self.service_id}_query_slots"
+
+    @property
     def command_group(self) -> str:
         return f"_confluent-ksql-{self.service_id}_command_runner"
 
