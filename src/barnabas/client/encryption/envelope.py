@@ -7,7 +7,7 @@ The header `barnabas-encryption` says how: version 1, and then
 
 The value is a nonce and the ciphertext. Header and record key are authenticated with it, so a value cannot be put under
 another key; the topic is not, so that topics may be mirrored under other names. A record whose key was forgotten is
-read as one without a value. A new data key is taken after an hour or a million records, so a rotated key is soon in use.
+read as one without a value. A new data key is taken after an hour or a million records, so a rotated key is soon used.
 """
 
 from __future__ import annotations
