@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from barnabas.client.errors import InvalidSetting
@@ -25,7 +25,7 @@ CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     kafka: ClientSettings
     distributed: bool
     listen_host: str = "0.0.0.0"

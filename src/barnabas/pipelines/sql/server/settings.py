@@ -24,7 +24,7 @@ CLIENT_KEYS = ("security.", "sasl.", "ssl.", "client.id", "request.timeout.ms")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSettings:
     kafka: ClientSettings
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     host: str = "0.0.0.0"
     port: int = DEFAULT_PORT
     service_id: str = "default_"
