@@ -84,7 +84,7 @@ def test_every_type_comes_back_as_it_went(name: str) -> None:
     assert make_converter(name, settings(name)).to_connect("again", again).value == found.value
 
 
-def test_the_json_schema_is_the_one_confluent_registers() -> None:
+def test_the_json_schema_that_is_registered() -> None:
     schema = struct([("id", INT32), ("name", OPTIONAL_STRING), ("price", decimal_schema(2))], name="shop.Small")
     value = Struct(schema, {"id": 1, "name": None, "price": decimal.Decimal("1.50")})
     data = make_converter(JSON_SCHEMA, settings("text")).to_bytes("small", schema, value)
@@ -108,7 +108,7 @@ def test_the_json_schema_is_the_one_confluent_registers() -> None:
     }
 
 
-def test_the_proto_file_is_the_one_confluent_registers() -> None:
+def test_the_proto_file_that_is_registered() -> None:
     schema = struct([("id", INT32), ("at", TIMESTAMP_SCHEMA), ("tags", array(STRING))], name="shop.Small")
     value = Struct(schema, {"id": 1, "at": VALUES["at"], "tags": ["a"]})
     data = make_converter(PROTOBUF, settings("proto")).to_bytes("small", schema, value)
