@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.pipelines.connect.plugins import HERE, KAFKA, Plugin
 
 CONFLUENT = "io.confluent.connect"
+DEBEZIUM = "io.debezium.connector"
 
 
 def _plugin(kind: str, place: str, *names: str) -> Plugin:
@@ -15,6 +16,7 @@ CONNECTORS: tuple[Plugin, ...] = (
     _plugin("source", "files:FileStreamSource", f"{KAFKA}.file.FileStreamSourceConnector"),
     _plugin("sink", "files:FileStreamSink", f"{KAFKA}.file.FileStreamSinkConnector"),
     _plugin("source", "jdbc_source:JdbcSource", f"{CONFLUENT}.jdbc.JdbcSourceConnector"),
+    _plugin("source", "changes.postgres:PostgresChanges", f"{DEBEZIUM}.postgresql.PostgresConnector"),
     _plugin("sink", "jdbc_sink:JdbcSink", f"{CONFLUENT}.jdbc.JdbcSinkConnector"),
     _plugin(
         "source",
