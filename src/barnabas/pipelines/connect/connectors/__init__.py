@@ -17,6 +17,8 @@ CONNECTORS: tuple[Plugin, ...] = (
     _plugin("sink", "files:FileStreamSink", f"{KAFKA}.file.FileStreamSinkConnector"),
     _plugin("source", "jdbc_source:JdbcSource", f"{CONFLUENT}.jdbc.JdbcSourceConnector"),
     _plugin("source", "changes.postgres:PostgresChanges", f"{DEBEZIUM}.postgresql.PostgresConnector"),
+    _plugin("source", "changes.mysql:MariaDbChanges", f"{DEBEZIUM}.mariadb.MariaDbConnector"),
+    _plugin("source", "changes.mysql:MySqlChanges", f"{DEBEZIUM}.mysql.MySqlConnector"),
     _plugin("sink", "jdbc_sink:JdbcSink", f"{CONFLUENT}.jdbc.JdbcSinkConnector"),
     _plugin(
         "source",

@@ -107,6 +107,9 @@ class Filters:
         full = f"{space}.{name}"
         return self._of(self._spaces, space) and self._of(self._tables, full)
 
+    def space(self, space: str) -> bool:
+        return self._of(self._spaces, space)
+
     def column(self, space: str, table: str, name: str) -> bool:
         return self._of(self._columns, f"{space}.{table}.{name}")
 
