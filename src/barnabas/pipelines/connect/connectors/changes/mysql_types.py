@@ -65,7 +65,7 @@ class MySqlTypes:
         schema, convert = self._typed(facts)
         value = default_value(schema, convert, facts)
         made = schema.but(optional=facts.nullable, default=value)
-        return ChangeColumn(facts.name, made, convert)
+        return ChangeColumn(facts.name, made, semantic.bound(made, convert))
 
     def _typed(self, facts: ColumnFacts) -> Typed:
         kind = facts.data_type

@@ -81,7 +81,7 @@ class PostgresTypes:
         value = default_value(schema, convert, default)
         made = schema.but(optional=not not_null, default=value)
         fallback = value if value is not None else fallback_of(schema)
-        return ChangeColumn(name, made, convert, self._unsent(schema), fallback if not_null else None)
+        return ChangeColumn(name, made, semantic.bound(made, convert), self._unsent(schema), fallback if not_null else None)
 
     def _unsent(self, schema: Schema) -> Any:
         if schema.type is Type.STRING:
@@ -116,8 +116,9 @@ class PostgresTypes:
         inner = self.typed(element, modifier)
         if inner is None:
             return None
-        schema, convert = inner
-        return array(schema.as_optional()), lambda text: _elements(parse_array(text), convert)
+        schema, convert = inner[0].as_optional(), inner[1]
+        element_of = semantic.bound(schema, convert)
+        return array(schema), lambda text: _elements(parse_array(text), element_of)
 
     def _numeric(self, modifier: int) -> Typed:
         if modifier < 4:

@@ -180,3 +180,15 @@ def point(x: float, y: float, srid: int | None = None) -> Struct:
 def int64(value: int) -> int:
     """As Java wraps what is too large."""
     return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def bound(schema: Schema, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A struct's value belongs to the very schema of its field."""
+    if schema.type is not Type.STRUCT:
+        return convert
+
+    def converted(value: Any) -> Struct | None:
+        found = convert(value)
+        return None if found is None else Struct.unchecked(schema, found.values)
+
+    return converted
