@@ -33,6 +33,7 @@ KAFKA_TOOLS = {
     "run-class": "Run the tool of a Java class's name.",
     "server-start": "Start a node from Kafka's server.properties.",
     "server-stop": "Stop the nodes of this machine.",
+    "share-consumer-perf-test": "Measure how fast the members of a share group consume.",
     "share-groups": "List, describe, delete and reset share groups.",
     "storage": "Format log directories and tell about them.",
     "streams-application-reset": "Reset the topics and offsets of a streams application.",
@@ -40,6 +41,7 @@ KAFKA_TOOLS = {
     "transactions": "List, describe and abort transactions.",
     "verifiable-consumer": "Consume and print events as JSON, for tests.",
     "verifiable-producer": "Produce numbers and print events as JSON, for tests.",
+    "verifiable-share-consumer": "Consume as a member of a share group and print events as JSON, for tests.",
     "zookeeper-server-start": "Say that none is needed.",
 }
 
@@ -114,6 +116,7 @@ CLASSES = {
     "MetadataQuorumCommand": "metadata-quorum",
     "ProducerPerformance": "producer-perf-test",
     "ReassignPartitionsCommand": "reassign-partitions",
+    "ShareConsumerPerformance": "share-consumer-perf-test",
     "ShareGroupCommand": "share-groups",
     "StorageTool": "storage",
     "StreamsResetter": "streams-application-reset",
@@ -121,6 +124,7 @@ CLASSES = {
     "TransactionsCommand": "transactions",
     "VerifiableConsumer": "verifiable-consumer",
     "VerifiableProducer": "verifiable-producer",
+    "VerifiableShareConsumer": "verifiable-share-consumer",
     "Kafka": "server-start",
     "QuorumPeerMain": "zookeeper-server-start",
 }

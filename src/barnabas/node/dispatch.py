@@ -53,9 +53,12 @@ ELEMENTS_OF_API = {
     48: 1_000,  # DescribeClientQuotas: components
     55: 1_000,  # DescribeQuorum: topics and partitions, of which there is one
     57: 1_000,  # UpdateFeatures
+    68: 25_000,  # ConsumerGroupHeartbeat: topics that a member subscribes to, and partitions that it owns
+    76: 25_000,  # ShareGroupHeartbeat
     80: 1_000,  # AddRaftVoter: listeners
     81: 1_000,
     82: 1_000,
+    88: 10_000,  # StreamsGroupHeartbeat: subtopologies and their topics, and tasks that a member owns
 }
 # The most an answer may have, Fetch aside, whose bounds are its own.
 MAX_ANSWER_BYTES = 100 << 20

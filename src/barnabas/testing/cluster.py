@@ -4,6 +4,12 @@ with Cluster(brokers=3) as cluster:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     cluster.kill(2)                  # as kill -9
     cluster.start(2)
+
+With `links=True` the nodes reach each other through relays (`links.py`), and the network between them can be cut:
+
+with Cluster(brokers=3, links=True) as cluster:
+    cluster.partition(1, [2, 3])     # clients still reach all three
+    cluster.heal()
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from typing import Self
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import ClientSettings
+from barnabas.testing.links import Links
 from barnabas.testing.node import Node, StartFailed
 from barnabas.testing.process import config_text
 from barnabas.testing.reserved_port import HOST, ReservedPort
@@ -36,6 +43,8 @@ __all__ = ["Cluster", "StartFailed"]
 VOTERS_MAX = 3
 FIRST_BROKER_ID = 101
 PAUSE_S = 0.05
+# The listener between brokers, where they reach each other through relays.
+INTERNAL = "INTERNAL"
 
 
 class Cluster:
@@ -43,7 +52,8 @@ class Cluster:
 
     Without controllers of their own the first three brokers are controllers too, with the ids 1, 2, 3 and so on. With
     them the controllers have these ids, and the brokers 101, 102, 103 and so on. `racks` are given to the brokers in
-    turn. `config` takes any key of Kafka's server.properties, for all nodes.
+    turn. `config` takes any key of Kafka's server.properties, for all nodes. With `links` the brokers have a listener
+    INTERNAL for each other, and `partition` can cut who reaches whom.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         data_dir: str | Path | None = None,
         timeout_s: float = 60.0,
+        links: bool = False,
     ) -> None:
         first = FIRST_BROKER_ID if controllers else 1
         self.broker_ids = list(range(first, first + brokers))
@@ -66,6 +77,8 @@ class Cluster:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._timeout_s = timeout_s
         self._ports: dict[tuple[int, str], ReservedPort] = {}
+        self._links = Links(self._pids) if links else None
+        self._relays: dict[tuple[int, str], int] = {}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -101,6 +114,8 @@ class Cluster:
             for port in self._ports.values():
                 port.release()
             self._ports.clear()
+            if self._links is not None:
+                self._links.close()
 
     def __enter__(self) -> Self:
         try:
@@ -134,6 +149,52 @@ class Cluster:
 
     def resume(self, *node_ids: int) -> None:
         self._together(Node.resume, node_ids)
+
+    # Between them.
+
+    def partition(self, some: int | Iterable[int], others: int | Iterable[int], *, one_way: bool = False) -> None:
+        """Cuts the network between these nodes; with `one_way` only what `some` send to `others` is lost.
+
+        Connections stay open and are silent, as with a pulled cable. Clients reach all nodes as before.
+        """
+        links = self._cuttable()
+        for source, target in self._between(some, others):
+            links.cut(source, target)
+            if not one_way:
+                links.cut(target, source)
+
+    def isolate(self, *node_ids: int) -> None:
+        """Cuts these nodes off from all others."""
+        self.partition(node_ids, [each for each in self.nodes if each not in node_ids])
+
+    def heal(self, some: int | Iterable[int] | None = None, others: int | Iterable[int] | None = None) -> None:
+        """Undoes every cut, or those between these nodes in both directions."""
+        links = self._cuttable()
+        everybody = list(self.nodes)
+        for pair in self._between(everybody if some is None else some, everybody if others is None else others):
+            for source, target in (pair, pair[::-1]):
+                links.heal(source, target)
+
+    @property
+    def cuts(self) -> set[tuple[int, int]]:
+        """Who sends to whom in vain."""
+        return self._links.cuts if self._links is not None else set()
+
+    def _cuttable(self) -> Links:
+        if self._links is None:
+            raise RuntimeError("the nodes reach each other directly; Cluster(links=True) puts relays between them")
+        return self._links
+
+    def _between(self, some: int | Iterable[int], others: int | Iterable[int]) -> list[tuple[int, int]]:
+        sources = [some] if isinstance(some, int) else list(some)
+        targets = [others] if isinstance(others, int) else list(others)
+        if unknown := {*sources, *targets} - set(self.nodes):
+            raise ValueError(f"no node of the cluster: {', '.join(map(str, sorted(unknown)))}")
+        return [(source, target) for source in sources for target in targets if source != target]
+
+    def _pids(self) -> dict[int, int]:
+        """Also of those that are being started."""
+        return {node_id: node.last_pid for node_id, node in list(self.nodes.items()) if node.last_pid is not None}
 
     def _together(self, act: Callable[[Node], object], node_ids: Iterable[int]) -> None:
         nodes = [self.nodes[node_id] for node_id in node_ids]
@@ -206,7 +267,8 @@ class Cluster:
 
     def _properties(self, node_id: int) -> dict[str, str]:
         is_broker, is_controller = node_id in self.broker_ids, node_id in self.controller_ids
-        names = ["PLAINTEXT"] * is_broker + ["CONTROLLER"] * is_controller
+        internal = [INTERNAL] * (is_broker and self._links is not None)
+        names = ["PLAINTEXT"] * is_broker + internal + ["CONTROLLER"] * is_controller
         count = len(self.broker_ids)
         properties = {
             "node.id": str(node_id),
@@ -214,7 +276,7 @@ class Cluster:
             "listeners": ",".join(f"{name}://{HOST}:{self._port(node_id, name)}" for name in names),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(
-                f"{each}@{HOST}:{self._port(each, 'CONTROLLER')}" for each in self.controller_ids
+                f"{each}@{HOST}:{self._peers_port(each, 'CONTROLLER')}" for each in self.controller_ids
             ),
             "default.replication.factor": str(min(3, count)),
             "offsets.topic.replication.factor": str(min(3, count)),
@@ -224,7 +286,25 @@ class Cluster:
         if is_broker and self._racks:
             rack = self._racks[self.broker_ids.index(node_id) % len(self._racks)]
             properties["broker.rack"] = rack
+        if self._links is not None:
+            ports = {name: self._peers_port(node_id, name) for name in names if name != "PLAINTEXT"}
+            known = {name: ports.get(name) or self._port(node_id, name) for name in names}
+            properties["advertised.listeners"] = ",".join(f"{name}://{HOST}:{port}" for name, port in known.items())
+            properties["listener.security.protocol.map"] = ",".join(
+                f"{name}:PLAINTEXT" for name in ("PLAINTEXT", INTERNAL, "CONTROLLER")
+            )
+        if internal:
+            properties["inter.broker.listener.name"] = INTERNAL
         return properties | self._config
+
+    def _peers_port(self, node_id: int, listener: str) -> int:
+        """Where the other nodes reach this listener."""
+        if self._links is None:
+            return self._port(node_id, listener)
+        key = (node_id, listener)
+        if key not in self._relays:
+            self._relays[key] = self._links.add(node_id, self._port(node_id, listener))
+        return self._relays[key]
 
     def _port(self, node_id: int, listener: str) -> int:
         key = (node_id, listener)

@@ -60,6 +60,7 @@ class Node:
         self._temporary: Path | None = None
         self._reserved: dict[str, ReservedPort] = {}
         self._process: NodeProcess | None = None
+        self._last_pid: int | None = None
         self._embedded: EmbeddedNode | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.RLock()
@@ -91,6 +92,11 @@ class Node:
         return self._own_process("pid").pid
 
     @property
+    def last_pid(self) -> int | None:
+        """Of the process that was started last, from its first moment on, and also when it has ended."""
+        return self._last_pid
+
+    @property
     def running(self) -> bool:
         return self._embedded is not None or (self._process is not None and self._process.running)
 
@@ -105,7 +111,9 @@ class Node:
             log_path = self._own_directory() / "log"
             log_path.parent.mkdir(exist_ok=True)
             known = {"CLUSTER_ID": self._given_cluster_id} if self._given_cluster_id else {}
-            self._process = process = NodeProcess(overrides, log_path, self._timeout_s, variables=known)
+            self._process = process = NodeProcess(
+                overrides, log_path, self._timeout_s, variables=known, on_spawned=self._spawned
+            )
             self.ports, self.cluster_id = process.ready["listeners"], process.ready["cluster_id"]
             return self
 
@@ -246,6 +254,9 @@ class Node:
         if name not in self._reserved:
             self._reserved[name] = ReservedPort()
         return f"{name}://{HOST}:{self._reserved[name].number}"
+
+    def _spawned(self, pid: int) -> None:
+        self._last_pid = pid
 
     def _own_process(self, what: str) -> NodeProcess:
         if self._process is None:

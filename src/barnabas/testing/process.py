@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ class NodeProcess:
         timeout_s: float,
         program: tuple[str, ...] = ("server", "start"),
         variables: Mapping[str, str] | None = None,
+        on_spawned: Callable[[int], None] | None = None,
     ) -> None:
+        """`on_spawned` is told the process id before the node is ready."""
         self._log_path = log_path
         ready_read, ready_write = os.pipe()
         command = [sys.executable, "-m", "barnabas", *program, *arguments]
@@ -52,6 +54,8 @@ class NodeProcess:
             raise
         finally:
             os.close(ready_write)
+        if on_spawned is not None:
+            on_spawned(self._child.pid)
         try:
             self.ready = self._wait_ready(ready_read, timeout_s)
         except BaseException:

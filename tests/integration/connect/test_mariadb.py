@@ -231,6 +231,25 @@ def test_nothing_is_told_twice_when_turns_are_lost_and_the_server_restarts(
     assert ids == list(range(1, 5101))
 
 
+def test_values_of_the_binlog_are_those_of_the_snapshot(bench: Bench, server: MariaDb, database: str) -> None:
+    """Also what the reader of the binlog gets wrong: fractions of negative times."""
+    row = "('-10:11:12.345678', '-00:00:00.5', '-10:11:12', '10:11:12.25', 18446744073709551615, 'x,z', b'101', "
+    row += "point(1, 2))"
+    server.execute(
+        "create table t (a time(6), b time(1), c time(2), d time(2), e bigint unsigned, f set('x','y','z'), g bit(3), "
+        "h point)",
+        f"insert into t values {row}",
+        database=database,
+    )
+    bench.start("values", capture(server, database), offsets_topic="values-offsets")
+    bench.turns("values", rounds=1)
+    server.execute(f"insert into t values {row}", database=database)
+    bench.turns("values")
+    read, streamed = (each["after"] for each in events(bench, f"c{database}.{database}.t"))
+    assert streamed == read
+    assert [read[name] for name in "abcd"] == [-36_672_345_678, -500_000, -36_672_000_000, 36_672_250_000]
+
+
 def test_a_binlog_that_is_gone_is_told(bench: Bench, server: MariaDb, database: str) -> None:
     server.execute("create table t (id int primary key)", database=database)
     bench.start("purged", capture(server, database), offsets_topic="purged-offsets")

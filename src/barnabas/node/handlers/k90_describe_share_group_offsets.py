@@ -41,7 +41,7 @@ async def handle(
             context.authorize(Operation.DESCRIBE, Resource.group(asked.group_id))
             topics = [
                 await _topic(context, asked.group_id, name, partitions, node)
-                for name, partitions in _wanted(asked, node)
+                async for name, partitions in in_turns(_wanted(asked, node))
                 if asked.topics is not None or context.may(Operation.DESCRIBE, Resource.topic(name))
             ]
             groups.append(DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics))
@@ -72,20 +72,23 @@ async def _topic(
             DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=code, error_message="Topic authorization failed."
             )
-            for index in partitions
+            async for index in in_turns(partitions)
         ]
         return DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=refused)
     topic = node.image.topics.get(name)
     if topic is None:
         unknown = [
             DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)
-            for index in partitions
+            async for index in in_turns(partitions)
         ]
         return DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=unknown)
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=name,
         topic_id=topic.topic_id,
-        partitions=[await _partition(ShareKey(group_id, topic.topic_id, index), name, node) for index in partitions],
+        partitions=[
+            await _partition(ShareKey(group_id, topic.topic_id, index), name, node)
+            async for index in in_turns(partitions)
+        ],
     )
 
 

@@ -50,6 +50,7 @@ class SparkQueries:
         self._work: queue.Queue[tuple[str, str]] = queue.Queue()
         self._stopped = threading.Event()
         self._spark: Any = None
+        self._starting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="sql-queries", daemon=True)
 
     def begin(self) -> None:
@@ -168,7 +169,7 @@ class SparkQueries:
         entry.state = "CREATED"
         try:
             entry.run = entry.query.planned.topology.start(
-                self._session(),
+                self.session(),
                 bootstrap_servers=self._servers,
                 checkpoint=self.checkpoint(entry.query.id),
                 starting_offsets=entry.offsets,
@@ -197,9 +198,11 @@ class SparkQueries:
             elif entry.state == "ERROR" and time.monotonic() >= entry.retry_at:
                 self._start(entry)
 
-    def _session(self) -> Any:
-        if self._spark is None:
-            from barnabas.pipelines.spark.session import session
+    def session(self) -> Any:
+        """Spark, which starts for whoever needs it first."""
+        with self._starting:
+            if self._spark is None:
+                from barnabas.pipelines.spark.session import session
 
-            self._spark = session(self._name, master=self._master)
-        return self._spark
+                self._spark = session(self._name, master=self._master)
+            return self._spark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.connect.connectors.changes.source import BATCH, Batch
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.connect.connectors.changes.mysql import MySqlChanges, MySqlTable
 
 CHANGES_MAX = 50_000  # of a turn
+NOTHING, SECOND = timedelta(), timedelta(seconds=1)
 TABLES = re.compile(r"\s*(/\*.*?\*/\s*)?(create|alter|drop|rename|truncate)\s", re.IGNORECASE | re.DOTALL)
 
 
@@ -21,6 +23,15 @@ def connected(db: str | None = None, **rest: Any) -> Any:
     import pymysql
 
     return pymysql.connect(database=db, **rest)
+
+
+def mended(row: dict[str, Any], clocks: list[str]) -> dict[str, Any]:
+    """The reader takes the fraction of a negative time from the wrong end of its second."""
+    for name in clocks:
+        value = row.get(name)
+        if value is not None and value < NOTHING and value.microseconds:
+            row = row | {name: -timedelta(seconds=2 * -(value // SECOND) - 1) - value}
+    return row
 
 
 class BinlogStream:
@@ -142,8 +153,8 @@ class BinlogStream:
             self._count += 1
             given_before = row.get("before_values") or (row["values"] if op == "d" else None)
             given_after = row.get("after_values") or (row["values"] if op == "c" else None)
-            before = None if given_before is None else table.row(given_before)
-            after = None if given_after is None else table.row(given_after)
+            before = None if given_before is None else table.row(mended(given_before, table.clocks))
+            after = None if given_after is None else table.row(mended(given_after, table.clocks))
             source = self._source.source_of(
                 table.full, event.timestamp * 1_000_000, "false", **place, pos=start, row=number
             )

@@ -69,8 +69,10 @@ def told() -> Iterator[None]:
 class MySqlTable:
     """A captured table: its columns by name, and its events."""
 
-    def __init__(self, full: tuple[str, str], columns: list[ChangeColumn], events: ChangeTable) -> None:
-        self.full, self.columns, self.events = full, columns, events
+    def __init__(
+        self, full: tuple[str, str], columns: list[ChangeColumn], events: ChangeTable, clocks: list[str]
+    ) -> None:
+        self.full, self.columns, self.events, self.clocks = full, columns, events, clocks
         self.collection = ".".join(full)
 
     def row(self, given: Mapping[str, Any]) -> Struct:
@@ -236,7 +238,8 @@ class MySqlChanges(ChangeSource):
         ]
         key = self.filters.key(space, name) or [row[0] for row in self.ask(self._connection, KEY, space, name)]
         events = self.made_table(f"{self.prefix}.{space}.{name}", columns, key, self.source_schema)
-        return MySqlTable((space, name), columns, events)
+        clocks = [each for each in listed if each in facts and facts[each].data_type == "time" and facts[each].fraction]
+        return MySqlTable((space, name), columns, events, clocks)
 
     def source_of(self, table: tuple[str, str], micros: int, mark: str, **rest: Any) -> Struct:
         values = source_values(self.kind, self.prefix, micros, mark, table[0])

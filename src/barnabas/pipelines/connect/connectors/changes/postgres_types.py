@@ -81,7 +81,9 @@ class PostgresTypes:
         value = default_value(schema, convert, default)
         made = schema.but(optional=not not_null, default=value)
         fallback = value if value is not None else fallback_of(schema)
-        return ChangeColumn(name, made, semantic.bound(made, convert), self._unsent(schema), fallback if not_null else None)
+        return ChangeColumn(
+            name, made, semantic.bound(made, convert), self._unsent(schema), fallback if not_null else None
+        )
 
     def _unsent(self, schema: Schema) -> Any:
         if schema.type is Type.STRING:
@@ -143,6 +145,15 @@ class PostgresTypes:
         schema, convert = semantic.timestamp_type(self._times, modifier if modifier >= 0 else 6)
         return schema, lambda text: convert(moment_us(text))
 
+    def _timestamptz(self, modifier: int) -> Typed:
+        """As many digits of a second as the column has, zeros too."""
+        digits = modifier if modifier >= 0 else 6
+
+        def convert(text: str) -> str:
+            return text if text in INFINITY_US else semantic.padded_instant(moment_us(text), digits)
+
+        return semantic.ZONED_TIMESTAMP, convert
+
     def _interval(self, _: int) -> Typed:
         if self._intervals == "string":
             return semantic.INTERVAL, interval_text
@@ -174,16 +185,13 @@ MAKERS: dict[str, Callable[[PostgresTypes, int], Typed]] = {
     "date": PostgresTypes._date,
     "time": PostgresTypes._time,
     "timestamp": PostgresTypes._timestamp,
+    "timestamptz": PostgresTypes._timestamptz,
     "interval": PostgresTypes._interval,
     "bytea": PostgresTypes._bytea,
     "bit": PostgresTypes._bit,
     "varbit": PostgresTypes._varbit,
     "hstore": PostgresTypes._hstores,
 }
-
-
-def zoned_timestamp(text: str) -> str:
-    return text if text in INFINITY_US else semantic.iso_instant(moment_us(text))
 
 
 def zoned_time(text: str) -> str:
@@ -205,7 +213,6 @@ SIMPLE: dict[str, Typed] = {
     "xid": (INT64, int),
     "float4": (FLOAT32, lambda text: single(float(text))),
     "float8": (FLOAT64, float),
-    "timestamptz": (semantic.ZONED_TIMESTAMP, zoned_timestamp),
     "timetz": (semantic.ZONED_TIME, zoned_time),
     "uuid": (semantic.UUID, str),
     "json": (semantic.JSON, str),
@@ -253,7 +260,7 @@ def default_value(schema: Schema, convert: Callable[[Any], Any], expression: str
         return 0 if schema.type.startswith("INT") else None
     if NOW.match(expression):
         if schema.name == semantic.ZONED_TIMESTAMP.name:
-            return "1970-01-01T00:00:00Z"
+            return convert("1970-01-01 00:00:00+00")
         return fallback_of(schema) if schema.type.startswith("INT") else None
     return None
 

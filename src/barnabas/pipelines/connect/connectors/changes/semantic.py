@@ -167,6 +167,12 @@ def iso_instant(micros: int) -> str:
     return f"{date.fromordinal(days + EPOCH_DAY).isoformat()}T{time_text(rest)}Z"
 
 
+def padded_instant(micros: int, digits: int) -> str:
+    text = iso_instant(micros - micros % 1_000_000)[:-1]
+    fraction = f".{micros % 1_000_000:06d}"[: digits + 1] if digits else ""
+    return f"{text}{fraction}Z"
+
+
 def micros_of(moment: datetime) -> int:
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
