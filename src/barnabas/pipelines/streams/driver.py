@@ -30,6 +30,7 @@ from barnabas.pipelines.streams.windows import Duration, milliseconds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from barnabas.pipelines.streams.figures import Figures
     from barnabas.pipelines.streams.queries import StateStore
 
 ROUNDS_MAX = 1000  # of records that come back
@@ -152,6 +153,13 @@ class TopologyTestDriver:
 
         self._flushed()
         return store_of(self._topology, name, LocalDirectory(Path(self._directory.name)))
+
+    def figures(self) -> Figures:
+        """What operators have done since the last restart: rows, late and failed records, state."""
+        from barnabas.pipelines.streams.figures import sums_here
+
+        self._flushed()
+        return sums_here(self._plan, self._run).figures
 
     def restart(self) -> None:
         """What is left are the files."""

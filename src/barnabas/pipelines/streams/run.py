@@ -27,7 +27,9 @@ from barnabas.pipelines.streams.checks import (
     check_unchanged,
     fingerprint,
 )
+from barnabas.pipelines.streams.describe import described
 from barnabas.pipelines.streams.errors import StateDamaged, TopicMissing, TopologyError
+from barnabas.pipelines.streams.figures import Figures, forget_figures, read_figures
 from barnabas.pipelines.streams.plan import STATE, Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
@@ -79,6 +81,14 @@ class StreamsRun:
             raise
         return all(one is not False for one in ended)
 
+    def figures(self) -> Figures | None:
+        """Rows, late and failed records and time by operator, and state by partition; None before the first batch."""
+        return read_figures(self.checkpoint)
+
+    def describe(self) -> str:
+        """The topology in words, with its figures."""
+        return described(self.topology, self.figures())
+
     def store(self, name: str) -> StateStore:
         """A store by its name: what batches have committed."""
         return store_of(self.topology, name, self.checkpoint)
@@ -124,6 +134,7 @@ def started(
     )
     write_facts(topology, directory)
     forget_uncommitted(directory)
+    forget_figures(directory)
     settle()
     active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))

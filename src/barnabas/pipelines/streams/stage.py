@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.figures import sums_here
 from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
 from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
@@ -88,7 +89,7 @@ class StageFunction:
 
     def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
-        work = StageWork(self.plan, stage, batch, run)
+        work = StageWork(self.plan, stage, batch, run, in_query=self.batch is None)
         if self.batch is None and not stage.number and (self.plan.stateful or (self.sink and self.sink.exactly_once)):
             work.noted = noted_offsets(self.plan, batch)
         if stage.tells_wall_clock:
@@ -150,8 +151,8 @@ def noted_offsets(plan: Plan, batch: int) -> list[Path]:
 
 
 class StageWork:
-    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str) -> None:
-        self.plan, self.stage, self.batch, self.run = plan, stage, batch, run
+    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str, *, in_query: bool) -> None:
+        self.plan, self.stage, self.batch, self.run, self.in_query = plan, stage, batch, run, in_query
         self.wall_clock_ms = 0  # for those who ask
         self.passing: list[pa.RecordBatch] = []
         self.parcels: dict[int, list[Any]] = {}  # by partition
@@ -224,6 +225,12 @@ class StageWork:
         finally:
             gc.enable()
         self.collect(task)
+        sums = sums_here(self.plan, self.run)
+        sums.add(task.figures)
+        if state is not None:
+            sums.look_at(f"{self.stage.number}/{partition}", state, self.batch, seldom=self.in_query)
+        if self.in_query:
+            sums.write_soon(self.plan)
 
     def state(self, name: str, role: str = "write") -> PartitionState:
         found = held_state(self.run, self.plan, name, role)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.streams.errors import StateUnreachable
-from barnabas.pipelines.streams.state.storage import Directory, unwritable
+from barnabas.pipelines.streams.state.storage import Directory, local_path, unwritable
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -194,10 +194,14 @@ def storage_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 def settings_of_session(spark: Any, address: str) -> dict[str, str]:
     """What Hadoop knows in the session of the storage at an address, wherever it was said."""
+    return {} if local_path(address) is not None else settings_of_hadoop(spark._jsparkSession, address)
+
+
+def settings_of_hadoop(java_session: Any, address: str) -> dict[str, str]:
     scheme, there, rest = address.partition("://")
     if not there or scheme.lower() not in S3_SCHEMES:
         return {}
-    known = spark.sparkContext._jsc.hadoopConfiguration()
+    known = java_session.sparkContext().hadoopConfiguration()
     bucket = rest.partition("/")[0]
     names = [S3 + name for name in S3_SETTINGS] + [f"{S3}bucket.{bucket}.{name}" for name in S3_SETTINGS]
     return {name: str(found) for name in names if (found := known.get(name)) is not None and str(found)}

@@ -15,16 +15,19 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import functools
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnabas.pipelines.streams.errors import StateUnreachable
 
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+FSYNCS_AT_ONCE = 8
 _unsettled: dict[Path, None] = {}  # files and directories of this process that are not fsynced yet, in their order
 
 
@@ -161,18 +164,22 @@ class LocalDirectory(Directory):
 
 def settle(*more: Path) -> None:
     """Fsyncs what this process has written since the last time, and `more`: first all files, then each directory once.
-    The first fsync of a group writes the file system's journal for all of them."""
+    Those that are asked for at the same time share a write of the file system's journal."""
     for path in more:
         _unsettled[path] = None
-    found, directories = list(_unsettled), []
+    found = list(_unsettled)
     _unsettled.clear()
-    for path in found:
-        if path.is_dir():
-            directories.append(path)
-        else:
-            _fsync(path)
-    for path in directories:
-        _fsync(path)
+    for group in ([one for one in found if not one.is_dir()], [one for one in found if one.is_dir()]):
+        if len(group) > 1:
+            list(_fsyncing(os.getpid()).map(_fsync, group))
+        elif group:
+            _fsync(group[0])
+
+
+@functools.lru_cache(maxsize=1)
+def _fsyncing(process: int) -> ThreadPoolExecutor:
+    """Threads do not live on in a process that is forked."""
+    return ThreadPoolExecutor(FSYNCS_AT_ONCE, thread_name_prefix="barnabas-fsync")
 
 
 def _fsync(path: Path) -> None:
