@@ -35,6 +35,12 @@ _CONNECT_ARTIFACTS = tuple(
     ("org.apache.kafka", name, KAFKA_VERSION)
     for name in ("connect-api", "connect-json", "connect-transforms", "connect-file", "connect-runtime")
 )
+_DEBEZIUM_ARTIFACTS = (
+    ("io.debezium", "debezium-embedded", "3.5.0.Final"),
+    ("io.debezium", "debezium-connector-postgres", "3.5.0.Final"),
+    ("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>barnabas</groupId><artifactId>reference</artifactId><version>1</version><packaging>pom</packaging>
@@ -108,6 +114,12 @@ def registry_libs() -> Path:
 def connect_libs() -> Path:
     """Apache Connect: its worker, converters, transformations and the connectors for files."""
     return _fetched("connect-libs", _CONNECT_ARTIFACTS)
+
+
+@functools.cache
+def debezium_libs() -> Path:
+    """Debezium's connectors and the engine that runs them without a broker."""
+    return _fetched("debezium-libs", _DEBEZIUM_ARTIFACTS)
 
 
 def classpath_options(*, with_streams: bool = False) -> list[str]:

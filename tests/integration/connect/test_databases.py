@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
-import shutil
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +15,7 @@ import sqlalchemy
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
-from tests.support.reference import free_port
+from tests.support.databases import DatabaseUnavailable, Postgres
 
 Bench = Any
 JSON = {
@@ -156,32 +152,13 @@ def test_a_database_that_is_away_is_tried_again(bench: Bench, tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    found = shutil.which("initdb") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")), None)
-    if found is None:
-        pytest.skip("PostgreSQL is not installed")
-    directory = tmp_path_factory.mktemp("postgres")
-    data = directory / "data"
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        try:
-            owner = pwd.getpwnam("postgres")
-        except KeyError:
-            pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-        for each in (directory, *list(directory.parents)[:3]):
-            each.chmod(each.stat().st_mode | 0o055)
-        os.chown(directory, owner.pw_uid, owner.pw_gid)
-        user = {"user": owner.pw_uid, "group": owner.pw_gid}
-    bin_dir = Path(found).resolve().parent
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True} | user
-    subprocess.run([found, "-D", str(data), "-U", "tester", "--auth=trust", "-N"], cwd=directory, **quiet)
-    port = free_port()
-    options = f"-p {port} -k {directory} -c listen_addresses=127.0.0.1 -c fsync=off"
-    control = bin_dir / "pg_ctl"
-    log = str(directory / "log")
-    subprocess.run([control, "-D", str(data), "-w", "-l", log, "-o", options, "start"], cwd=directory, **quiet)
-    yield f"127.0.0.1:{port}/postgres?user=tester"
-    subprocess.run([control, "-D", str(data), "-m", "immediate", "stop"], cwd=directory, **quiet)
+def postgres() -> Iterator[str]:
+    try:
+        server = Postgres()
+    except DatabaseUnavailable as reason:
+        pytest.skip(str(reason))
+    yield f"127.0.0.1:{server.port}/postgres?user=tester"
+    server.close()
 
 
 def test_no_row_is_lost_to_a_transaction_that_commits_late(bench: Bench, postgres: str) -> None:

@@ -48,6 +48,7 @@ class Connector:
         self.name, self.task = name, task
         self.values = self.definition.parse(settings)
         self.log = logging.getLogger(f"barnabas.connect.{name}")
+        self.notes: list[str] = []  # what the worker's log is to tell of this turn
         self.configure()
 
     def configure(self) -> None:
@@ -70,6 +71,7 @@ class SourceConnector(Connector):
 
     idle_ms: ClassVar[int] = 500  # until an empty source is polled again
     more: bool = True  # False: a turn ends only when a poll gives nothing, because it cannot go on in the middle
+    transaction_timeout_ms: int = 60_000
 
     def start(self, offsets: Mapping[str, dict[str, Any]]) -> None:
         self.offsets = dict(offsets)
@@ -79,7 +81,10 @@ class SourceConnector(Connector):
         return self.offsets.get(offset_key(partition))
 
     def poll(self) -> Sequence[Record]:
-        """The next records, or none. It returns soon: within a second or so, and with a bounded number."""
+        """The next records, or none. It returns soon: within a second or so, and with a bounded number.
+
+        A record whose topic is empty only carries an offset.
+        """
         raise NotImplementedError
 
     def committed(self, offsets: Mapping[str, dict[str, Any]]) -> None:

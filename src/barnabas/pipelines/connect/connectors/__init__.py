@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.pipelines.connect.plugins import HERE, KAFKA, Plugin
 
 CONFLUENT = "io.confluent.connect"
+DEBEZIUM = "io.debezium.connector"
 SPOOL = "com.github.jcustenborder.kafka.connect.spooldir"
 
 
@@ -16,6 +17,9 @@ CONNECTORS: tuple[Plugin, ...] = (
     _plugin("source", "files:FileStreamSource", f"{KAFKA}.file.FileStreamSourceConnector"),
     _plugin("sink", "files:FileStreamSink", f"{KAFKA}.file.FileStreamSinkConnector"),
     _plugin("source", "jdbc_source:JdbcSource", f"{CONFLUENT}.jdbc.JdbcSourceConnector"),
+    _plugin("source", "changes.postgres:PostgresChanges", f"{DEBEZIUM}.postgresql.PostgresConnector"),
+    _plugin("source", "changes.mysql:MariaDbChanges", f"{DEBEZIUM}.mariadb.MariaDbConnector"),
+    _plugin("source", "changes.mysql:MySqlChanges", f"{DEBEZIUM}.mysql.MySqlConnector"),
     _plugin("sink", "jdbc_sink:JdbcSink", f"{CONFLUENT}.jdbc.JdbcSinkConnector"),
     _plugin(
         "source",

@@ -171,6 +171,8 @@ class Planner:
         self._say(found, task, "RUNNING", f"trying again in {wait_s:g} s: {trace}")
 
     def close(self) -> None:
+        for found in self.running.values():
+            close_probe(found)
         for cluster in self._clusters.values():
             cluster.close()
 
@@ -182,6 +184,7 @@ class Planner:
 
     def _drop_if_done(self, found: Running) -> None:
         if found.removed and not found.busy:
+            close_probe(found)
             self.running.pop(found.job.name, None)
             self._tell("stopped", name=found.job.name, id=found.stop_id)
 
@@ -200,10 +203,11 @@ class Planner:
             prepared = next_epoch(self._cluster(job), job.transactional_id(task.number), None)
             task.producer = prepared.producer_id, prepared.producer_epoch
             found.offsets |= read_offsets(job) if job.offsets_topic is not None else job.offsets
-            found.probe = None
+            close_probe(found)
             task.ready = True
         settings = job.settings | job.tasks[task.number]
         if len(found.tasks) > 1 or found.probe is None:
+            close_probe(found)
             found.probe = load(job.place)(settings, name=job.name, task=task.number)
         probe = found.probe
         assert isinstance(probe, SourceConnector)
@@ -237,6 +241,13 @@ class Planner:
         if not behind:
             return None
         return Turn(job=found.job, task=task.number, partitions=behind)
+
+
+def close_probe(found: Running) -> None:
+    """A probe may hold a connection to its source."""
+    if found.probe is not None:
+        found.probe.close()
+        found.probe = None
 
 
 def sink_partitions(cluster: Cluster, job: Job) -> list[TopicPartition]:

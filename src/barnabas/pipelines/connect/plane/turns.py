@@ -50,6 +50,7 @@ def run_turn(turn: Turn) -> Outcome:
     """Never raises: a failure is an outcome, so that one connector does not end the query of others."""
     outcome = Outcome(name=turn.job.name, task=turn.task)
     tolerance = None
+    notes: list[str] = []
     try:
         settings = turn.job.settings | turn.job.tasks[turn.task]
         tolerance = Tolerance(settings, name=turn.job.name, task=turn.task, sleep=time.sleep)
@@ -63,12 +64,13 @@ def run_turn(turn: Turn) -> Outcome:
                 sink_turn(turn, connector, conversion, outcome)
         finally:
             connector.close()
+            notes = connector.notes
     except Exception as error:
         outcome.failed = True
         outcome.retry = heals(error)
         outcome.trace = trace_of(error)
     if tolerance is not None:
-        outcome.skipped, outcome.log = tolerance.skipped, tolerance.log[:100]
+        outcome.skipped, outcome.log = tolerance.skipped, [*notes, *tolerance.log][:100]
     return outcome
 
 
@@ -93,7 +95,7 @@ def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, out
     job = turn.job
     cluster = Cluster(client_settings(job, job.producer))
     try:
-        prepared = next_epoch(cluster, job.transactional_id(turn.task), turn.producer)
+        prepared = next_epoch(cluster, job.transactional_id(turn.task), turn.producer, source.transaction_timeout_ms)
         outcome.producer = prepared.producer_id, prepared.producer_epoch
         settings = client_settings(job, job.producer)
         producer_settings = replace(ProducerSettings.from_properties(job.producer), linger_ms=5)
@@ -125,7 +127,7 @@ def send_all(
     topics: set[str] = set()
     while True:
         for record in records:
-            sent = conversion.to_topic(record)
+            sent = conversion.to_topic(record) if record.topic else None
             if sent is not None:
                 topic, key, value, headers = sent
                 if topic not in topics:
@@ -168,14 +170,19 @@ def create_missing(
             raise
 
 
-def next_epoch(cluster: Cluster, transactional_id: str, current: tuple[int, int] | None) -> PreparedTransaction:
+def next_epoch(
+    cluster: Cluster,
+    transactional_id: str,
+    current: tuple[int, int] | None,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+) -> PreparedTransaction:
     """The epoch after `current`; refused if somebody else has raised it since."""
     from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 
     producer_id, epoch = current or (-1, -1)
     request = InitProducerIdRequest(
         transactional_id=transactional_id,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        transaction_timeout_ms=timeout_ms,
         producer_id=producer_id,
         producer_epoch=epoch,
     )

@@ -1,0 +1,264 @@
+"""JDBC source and sink and change data capture on a real MariaDB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.client.producer import Producer
+from barnabas.client.settings import ClientSettings
+from barnabas.pipelines.connect.plane.turns import run_turn
+from tests.support.databases import DatabaseUnavailable, MariaDb
+
+Bench = Any
+JSON = {
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+SCHEMAS = {"value.converter": JSON["value.converter"], "value.converter.schemas.enable": "true"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDb]:
+    try:
+        made = MariaDb()
+    except DatabaseUnavailable as reason:
+        pytest.skip(str(reason))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(server: MariaDb, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = f"db{abs(hash(request.node.name)) % 10**9}"
+    server.execute(f"create database {name}")
+    yield name
+    server.execute(f"drop database {name}")
+
+
+def events(bench: Bench, topic: str) -> list[Any]:
+    return [None if each is None else json.loads(each) for each in bench.values(topic)]
+
+
+def brief(found: list[Any]) -> list[Any]:
+    return [None if each is None else (each["op"], each["before"], each["after"]) for each in found]
+
+
+def source(server: MariaDb, database: str, mode: str, **rest: str) -> dict[str, str]:
+    return {
+        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "connection.url": f"jdbc:mariadb://127.0.0.1:{server.port}/{database}?user=tester", "mode": mode,
+        "topic.prefix": f"{database}-", "table.whitelist": "persons",
+    } | JSON | {name.replace("_", "."): value for name, value in rest.items()}  # fmt: skip
+
+
+def capture(server: MariaDb, database: str, **rest: str) -> dict[str, str]:
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "database.hostname": "127.0.0.1",
+        "database.port": str(server.port), "database.user": "tester", "topic.prefix": f"c{database}",
+        "database.include.list": database,
+    } | JSON | {name.replace("_", "."): value for name, value in rest.items()}  # fmt: skip
+
+
+PERSONS = """create table persons (id int auto_increment primary key, name varchar(50) not null, height decimal(4,2),
+    born date, active boolean, changed timestamp(3) not null default current_timestamp(3)
+    on update current_timestamp(3))"""
+
+
+def test_the_lab_bulk_then_incrementing_then_keyed(bench: Bench, server: MariaDb, database: str) -> None:
+    server.execute(
+        PERSONS, "insert into persons values (1, 'Anna', 1.70, '1990-05-17', true, '2024-03-01 10:00:00.5')",
+        "insert into persons (name) values ('Bert')", database=database,
+    )  # fmt: skip
+    bench.start("bulk", source(server, database, "bulk"))
+    assert bench.turns("bulk", rounds=1) == 2
+    keyed = {
+        "transforms": "key,extract",
+        "transforms.key.type": "org.apache.kafka.connect.transforms.ValueToKey",
+        "transforms.key.fields": "id",
+        "transforms.extract.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+        "transforms.extract.field": "id",
+        "value.converter.decimal.format": "NUMERIC",
+    }
+    settings = source(server, database, "incrementing", incrementing_column_name="id") | keyed
+    bench.start("lab", settings | {"topic.prefix": f"{database}-lab-"}, offsets_topic="lab-offsets")
+    assert bench.turns("lab") == 2
+    server.execute("insert into persons (name) values ('Carl')", database=database)
+    assert bench.turns("lab") == 1
+    found = events(bench, f"{database}-lab-persons")
+    assert found[0] == {"id": 1, "name": "Anna", "height": 1.70, "born": 7441, "active": True,
+                        "changed": 1_709_287_200_500}  # fmt: skip
+    assert [each["name"] for each in found] == ["Anna", "Bert", "Carl"]
+    assert [each.key for each in bench.read(f"{database}-lab-persons")] == [b"1", b"2", b"3"]
+
+
+def test_rows_that_change_are_found_by_their_timestamp(bench: Bench, server: MariaDb, database: str) -> None:
+    server.execute(PERSONS, "insert into persons (name) values ('Anna'), ('Bert')", database=database)
+    settings = source(
+        server, database, "timestamp+incrementing", timestamp_column_name="changed", incrementing_column_name="id"
+    )
+    bench.start("times", settings, offsets_topic="times-offsets")
+    assert bench.turns("times") == 2
+    server.execute("update persons set name = 'Bart' where id = 2", database=database)
+    assert bench.turns("times") == 1
+    assert [each["name"] for each in events(bench, f"{database}-persons")] == ["Anna", "Bert", "Bart"]
+
+
+def send(bench: Bench, topic: str, fields: list[tuple[str, str]], *records: tuple[str, dict[str, Any] | None]) -> None:
+    schema = {"type": "struct", "optional": False,
+              "fields": [{"field": name, "type": kind, "optional": True} for name, kind in fields]}  # fmt: skip
+    with Producer(ClientSettings.from_properties({}, bootstrap_servers=bench.servers)) as producer:
+        for key, value in records:
+            data = None if value is None else json.dumps({"schema": schema, "payload": value}).encode()
+            producer.send(topic, data, key.encode())
+        producer.flush()
+
+
+def test_upserts_deletes_and_new_columns(bench: Bench, server: MariaDb, database: str) -> None:
+    topic = f"{database}-sink"
+    fields = [("name", "string"), ("size", "double")]
+    send(bench, topic, fields, ("1", {"name": "a", "size": 1.5}), ("2", {"name": "b", "size": None}),
+         ("1", {"name": "c", "size": 2.5}))  # fmt: skip
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:mysql://127.0.0.1:{server.port}/{database}?user=tester",
+        "topics": topic, "table.name.format": "things", "insert.mode": "upsert", "pk.mode": "record_key",
+        "pk.fields": "id", "auto.create": "true", "auto.evolve": "true", "delete.enabled": "true",
+    } | SCHEMAS  # fmt: skip
+    bench.start("sink", settings)
+    bench.turns("sink")
+    assert bench.states("sink")[-1] == ("RUNNING", "")
+    assert server.execute("select * from things order by id", database=database) == [
+        ("1", "c", 2.5),
+        ("2", "b", None),
+    ]
+    send(bench, topic, [*fields, ("born", "int32")], ("3", {"name": "d", "size": None, "born": 7}), ("2", None))
+    bench.turns("sink")
+    assert server.execute("select * from things order by id", database=database) == [
+        ("1", "c", 2.5, None),
+        ("3", "d", None, 7),
+    ]
+
+
+def test_inserts_are_exactly_once(bench: Bench, server: MariaDb, database: str) -> None:
+    import barnabas.pipelines.connect.plane.turns as turns
+
+    topic = f"{database}-once"
+    send(bench, topic, [("name", "string")], ("1", {"name": "a"}), ("2", {"name": "b"}))
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:mysql://127.0.0.1:{server.port}/{database}?user=tester",
+        "topics": topic, "table.name.format": "things", "auto.create": "true",
+    } | SCHEMAS  # fmt: skip
+    bench.start("once", settings)
+    (turn,) = bench.planner.due(["once"])
+
+    def lost(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the worker died here")
+
+    original, turns.commit_offsets = turns.commit_offsets, lost  # type: ignore[assignment]
+    try:
+        assert run_turn(turn).failed
+    finally:
+        turns.commit_offsets = original
+    outcome = run_turn(turn)
+    assert not outcome.failed, outcome.trace
+    assert server.execute("select name from things order by name", database=database) == [("a",), ("b",)]
+
+
+def test_rows_are_read_then_changes_follow(bench: Bench, server: MariaDb, database: str) -> None:
+    server.execute(
+        "create table persons (id int auto_increment primary key, name varchar(20) not null, born date)",
+        "insert into persons (name, born) values ('Anna', '1990-05-17'), ('Bert', null)",
+        database=database,
+    )
+    bench.start("changes", capture(server, database), offsets_topic="changes-offsets")
+    bench.turns("changes", rounds=1)
+    assert bench.states("changes")[-1] == ("RUNNING", "")
+    server.execute(
+        "insert into persons (name) values ('Carl')",
+        "update persons set name = 'Bart' where id = 2",
+        "alter table persons add column size int default 4",
+        "update persons set id = 9 where id = 3",
+        "delete from persons where id = 1",
+        database=database,
+    )
+    bench.turns("changes")
+    topic = f"c{database}.{database}.persons"
+    found = events(bench, topic)
+    assert brief(found) == [
+        ("r", None, {"id": 1, "name": "Anna", "born": 7441}),
+        ("r", None, {"id": 2, "name": "Bert", "born": None}),
+        ("c", None, {"id": 3, "name": "Carl", "born": None}),
+        ("u", {"id": 2, "name": "Bert", "born": None}, {"id": 2, "name": "Bart", "born": None}),
+        ("d", {"id": 3, "name": "Carl", "born": None, "size": 4}, None),
+        None,
+        ("c", None, {"id": 9, "name": "Carl", "born": None, "size": 4}),
+        ("d", {"id": 1, "name": "Anna", "born": 7441, "size": 4}, None),
+        None,
+    ]
+    assert [each["source"]["snapshot"] for each in found[:3]] == ["first", "last", "false"]
+    assert found[2]["source"]["gtid"].startswith("0-7-")
+    assert [each["ddl"] for each in events(bench, f"c{database}")] == [
+        "alter table persons add column size int default 4"
+    ]
+    (last, *_) = reversed(bench.read("changes-offsets"))
+    assert {"file", "pos", "gtids", "server_id", "ts_sec"} <= set(json.loads(last.value))
+
+
+def test_nothing_is_told_twice_when_turns_are_lost_and_the_server_restarts(
+    bench: Bench, server: MariaDb, database: str
+) -> None:
+    server.execute("create table t (id int primary key)", database=database)
+    bench.start("again", capture(server, database, snapshot_mode="no_data"), offsets_topic="again-offsets")
+    bench.turns("again", rounds=1)
+    server.execute("insert into t select seq from seq_1_to_5000", database=database)
+    for round_number in range(6):
+        if round_number == 2:
+            server.restart()
+            server.execute("insert into t select seq from seq_5001_to_5100", database=database)
+        bench.planner.running["again"].tasks[0].due_at = 0.0
+        for turn in bench.planner.due(["again"]):
+            small = type(turn).parse(turn.encode().replace('"limit_records": 100000', '"limit_records": 3000'))
+            outcome = run_turn(small)
+            assert not outcome.failed, outcome.trace
+            outcome.failed, outcome.retry, outcome.trace = True, True, "the worker died here"
+            bench.planner.done(outcome)
+    ids = [each["after"]["id"] for each in events(bench, f"c{database}.{database}.t")]
+    assert ids == list(range(1, 5101))
+
+
+def test_values_of_the_binlog_are_those_of_the_snapshot(bench: Bench, server: MariaDb, database: str) -> None:
+    """Also what the reader of the binlog gets wrong: fractions of negative times."""
+    row = "('-10:11:12.345678', '-00:00:00.5', '-10:11:12', '10:11:12.25', 18446744073709551615, 'x,z', b'101', "
+    row += "point(1, 2))"
+    server.execute(
+        "create table t (a time(6), b time(1), c time(2), d time(2), e bigint unsigned, f set('x','y','z'), g bit(3), "
+        "h point)",
+        f"insert into t values {row}",
+        database=database,
+    )
+    bench.start("values", capture(server, database), offsets_topic="values-offsets")
+    bench.turns("values", rounds=1)
+    server.execute(f"insert into t values {row}", database=database)
+    bench.turns("values")
+    read, streamed = (each["after"] for each in events(bench, f"c{database}.{database}.t"))
+    assert streamed == read
+    assert [read[name] for name in "abcd"] == [-36_672_345_678, -500_000, -36_672_000_000, 36_672_250_000]
+
+
+def test_a_binlog_that_is_gone_is_told(bench: Bench, server: MariaDb, database: str) -> None:
+    server.execute("create table t (id int primary key)", database=database)
+    bench.start("purged", capture(server, database), offsets_topic="purged-offsets")
+    bench.turns("purged", rounds=1)
+    (now, *_) = server.execute("show master status")
+    server.execute("flush binary logs", "flush binary logs")
+    (then, *_) = server.execute("show master status")
+    server.execute(f"purge binary logs to '{then[0]}'")
+    bench.turns("purged", rounds=1)
+    state, trace = bench.states("purged")[-1]
+    assert state == "FAILED"
+    assert f"{now[0]} is no longer among the server's binlogs" in trace

@@ -1,0 +1,282 @@
+"""Change data capture of a real PostgreSQL: snapshot, stream, restarts, and what is told when the slot is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.connect.plane.turns import run_turn
+from tests.support.databases import DatabaseUnavailable, Postgres
+
+Bench = Any
+JSON = {
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    try:
+        made = Postgres()
+    except DatabaseUnavailable as reason:
+        pytest.skip(str(reason))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(server: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the test's own; its slots go with it."""
+    name = f"db{abs(hash(request.node.name)) % 10**9}"
+    server.execute(f"create database {name}")
+    yield name
+    server.execute(f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = '{name}'")
+    server.execute(f"drop database {name} with (force)")
+
+
+def capture(server: Postgres, database: str, **rest: str) -> dict[str, str]:
+    """Slots belong to the server: each test has one of its own."""
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
+        "database.port": str(server.port), "database.user": "tester", "database.dbname": database,
+        "topic.prefix": database, "slot.name": f"slot_{database}",
+    } | JSON | {name.replace("_", "."): value for name, value in rest.items()}  # fmt: skip
+
+
+def events(bench: Bench, topic: str) -> list[Any]:
+    return [None if each is None else json.loads(each) for each in bench.values(topic)]
+
+
+def brief(found: list[Any]) -> list[Any]:
+    return [None if each is None else (each["op"], each["before"], each["after"]) for each in found]
+
+
+def test_rows_are_read_then_changes_follow(bench: Bench, server: Postgres, database: str) -> None:
+    server.execute(
+        "create table persons (id serial primary key, name text not null, born date)",
+        "insert into persons (name, born) values ('Anna', '1990-05-17'), ('Bert', null)",
+        database=database,
+    )
+    bench.start("rows", capture(server, database), offsets_topic="rows-offsets")
+    bench.turns("rows", rounds=2)
+    assert bench.states("rows")[-1] == ("RUNNING", "")
+    topic = f"{database}.public.persons"
+    found = events(bench, topic)
+    assert brief(found) == [
+        ("r", None, {"id": 1, "name": "Anna", "born": 7441}),
+        ("r", None, {"id": 2, "name": "Bert", "born": None}),
+    ]
+    assert [each["source"]["snapshot"] for each in found] == ["first", "last"]
+    server.execute(
+        "insert into persons (name) values ('Carl')",
+        "update persons set name = 'Bart' where id = 2",
+        "update persons set id = 9 where id = 3",
+        "delete from persons where id = 1",
+        database=database,
+    )
+    bench.turns("rows", rounds=3)
+    found = events(bench, topic)[2:]
+    assert brief(found) == [
+        ("c", None, {"id": 3, "name": "Carl", "born": None}),
+        ("u", None, {"id": 2, "name": "Bart", "born": None}),
+        ("d", {"id": 3, "name": "", "born": None}, None),
+        None,
+        ("c", None, {"id": 9, "name": "Carl", "born": None}),
+        ("d", {"id": 1, "name": "", "born": None}, None),
+        None,
+    ]
+    keys = [json.loads(each.key) for each in bench.read(topic)][2:]
+    assert keys == [{"id": 3}, {"id": 2}, {"id": 3}, {"id": 3}, {"id": 9}, {"id": 1}, {"id": 1}]
+    renamed = [each.headers for each in bench.read(topic) if each.headers]
+    assert [headers[0][0] for headers in renamed] == ["__debezium.newkey", "__debezium.oldkey"]
+    assert found[0]["source"]["txId"] < found[1]["source"]["txId"]
+    (last, *_) = reversed(bench.read("rows-offsets"))
+    assert json.loads(last.key) == ["rows", {"server": database}]
+    assert {"lsn", "lsn_commit", "lsn_proc", "txId", "ts_usec"} <= set(json.loads(last.value))
+
+
+def test_a_transaction_that_was_open_during_the_snapshot_is_told_once(
+    bench: Bench, server: Postgres, database: str
+) -> None:
+    """Its slot was made before: what the snapshot has seen is in the slot too."""
+    import psycopg
+
+    slot = f"slot_{database}"
+    server.execute(
+        "create table t (id int primary key)",
+        "create publication dbz_publication for all tables",
+        f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+        "insert into t values (1)",
+        database=database,
+    )
+    with psycopg.connect(server.dsn(database)) as slow:
+        slow.execute("insert into t values (2)")
+        server.execute("insert into t values (3)", database=database)
+        bench.start("once", capture(server, database), offsets_topic="once-offsets")
+        bench.turns("once", rounds=1)
+        slow.commit()
+    server.execute("insert into t values (4)", database=database)
+    bench.turns("once")
+    found = events(bench, f"{database}.public.t")
+    assert [(each["op"], each["after"]["id"]) for each in found] == [("r", 1), ("r", 3), ("c", 2), ("c", 4)]
+
+
+def test_a_turn_that_is_done_again_tells_nothing_twice_even_in_a_large_transaction(
+    bench: Bench, server: Postgres, database: str
+) -> None:
+    """The first turns end in the middle of the transaction; one is lost after its commit in Kafka."""
+    server.execute("create table t (id int primary key)", database=database)
+    bench.start("large", capture(server, database, snapshot_mode="no_data"), offsets_topic="large-offsets")
+    bench.turns("large", rounds=1)
+    server.execute("insert into t select generate_series(1, 7000)", "insert into t values (7001)", database=database)
+    for _ in range(5):
+        for found in bench.planner.running.values():
+            found.tasks[0].due_at = 0.0
+        for turn in bench.planner.due(["large"]):
+            small = type(turn).parse(turn.encode().replace('"limit_records": 100000', '"limit_records": 3000'))
+            assert small.limit_records == 3000
+            outcome = run_turn(small)
+            assert not outcome.failed, outcome.trace
+            outcome.failed, outcome.retry, outcome.trace = True, True, "the worker died here"
+            bench.planner.done(outcome)
+    ids = [each["after"]["id"] for each in events(bench, f"{database}.public.t")]
+    assert ids == list(range(1, 7002))
+
+
+def test_the_server_is_restarted_in_the_middle(bench: Bench, server: Postgres, database: str) -> None:
+    server.execute("create table t (id int primary key)", "insert into t values (0)", database=database)
+    bench.start("restarted", capture(server, database), offsets_topic="restarted-offsets")
+    bench.turns("restarted", rounds=1)
+    server.execute("insert into t select generate_series(1, 500)", database=database)
+    bench.turns("restarted", rounds=1)
+    server.stop()
+    bench.turns("restarted", rounds=1)
+    state, trace = bench.states("restarted")[-1]
+    assert (state, trace[:60]) == ("RUNNING", "trying again in 1 s: org.apache.kafka.connect.errors.Retriab")
+    server.start()
+    server.execute("insert into t select generate_series(501, 900)", database=database)
+    server.restart()
+    bench.turns("restarted")
+    ids = [each["after"]["id"] for each in events(bench, f"{database}.public.t")]
+    assert ids == list(range(901))
+
+
+def test_columns_that_come_and_go(bench: Bench, server: Postgres, database: str) -> None:
+    server.execute("create table t (id int primary key, a text)", database=database)
+    bench.start("altered", capture(server, database), offsets_topic="altered-offsets")
+    bench.turns("altered", rounds=1)
+    server.execute(
+        "insert into t values (1, 'x')",
+        "alter table t add column b int default 4",
+        "insert into t values (2, 'y')",
+        "alter table t drop column a",
+        "insert into t values (3)",
+        database=database,
+    )
+    bench.turns("altered")
+    rows = [each["after"] for each in events(bench, f"{database}.public.t")]
+    assert rows == [{"id": 1, "a": "x"}, {"id": 2, "a": "y", "b": 4}, {"id": 3, "b": 4}]
+
+
+def test_only_what_is_wanted(bench: Bench, server: Postgres, database: str) -> None:
+    """Filters of tables and columns, keys of one's own, deletions without tombstones, and the older names."""
+    server.execute(
+        "create table wanted (id int, secret text, name text)", "create table other (id int)",
+        "insert into wanted values (1, 's', 'n')", "insert into other values (1)",
+        "alter table wanted replica identity full", database=database,
+    )  # fmt: skip
+    settings = capture(
+        server, database, table_whitelist="public.wan.*", column_exclude_list="public.wanted.secret",
+        message_key_columns="public.wanted:name", tombstones_on_delete="false", publication_autocreate_mode="filtered",
+    )  # fmt: skip
+    settings["database.server.name"] = settings.pop("topic.prefix")
+    bench.start("wanted", settings, offsets_topic="wanted-offsets")
+    bench.turns("wanted", rounds=1)
+    server.execute("delete from wanted", "insert into other values (2)", database=database)
+    bench.turns("wanted")
+    topic = f"{database}.public.wanted"
+    assert brief(events(bench, topic)) == [
+        ("r", None, {"id": 1, "name": "n"}),
+        ("d", {"id": 1, "name": "n"}, None),
+    ]
+    assert {each.key for each in bench.read(topic)} == {b'{"name":"n"}'}
+    published = server.execute("select tablename from pg_publication_tables", database=database)
+    assert published == [("wanted",)]
+
+
+def test_a_slot_that_is_gone_is_told_and_never_made_anew(bench: Bench, server: Postgres, database: str) -> None:
+    slot = f"slot_{database}"
+    server.execute("create table t (id int primary key)", "insert into t values (1)", database=database)
+    bench.start("guard", capture(server, database), offsets_topic="guard-offsets")
+    bench.turns("guard", rounds=1)
+    server.execute(f"select pg_drop_replication_slot('{slot}')", "insert into t values (2)", database=database)
+    bench.turns("guard", rounds=1)
+    state, trace = bench.states("guard")[-1]
+    assert state == "FAILED"
+    assert f"replication slot {slot} is gone: changes after" in trace
+    server.execute(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')", database=database)
+    bench.planner.restart_task("guard", 0)
+    bench.turns("guard", rounds=1)
+    state, trace = bench.states("guard")[-1]
+    assert state == "FAILED"
+    assert "it was made anew or moved, and the changes in between are lost" in trace
+
+
+def test_heartbeats_transactions_messages_and_signals(bench: Bench, server: Postgres, database: str) -> None:
+    server.execute(
+        "create table t (id int primary key)", "create table signals (id text, type text, data text)",
+        "insert into t values (1)", database=database,
+    )  # fmt: skip
+    settings = capture(
+        server, database, heartbeat_interval_ms="1", provide_transaction_metadata="true",
+        signal_data_collection="public.signals", table_include_list="public.t",
+    )  # fmt: skip
+    bench.start("signs", settings, offsets_topic="signs-offsets")
+    bench.turns("signs", rounds=2)
+    server.execute(
+        "begin; insert into t values (2), (3); commit",
+        "insert into signals values ('s1', 'execute-snapshot', '{\"data-collections\": [\"public.t\"]}')",
+        "select pg_logical_emit_message(true, 'greeting', 'hello')",
+        "insert into t values (4)",
+        database=database,
+    )
+    bench.turns("signs")
+    found = events(bench, f"{database}.public.t")
+    assert [(each["op"], each["after"]["id"]) for each in found] == [
+        ("r", 1), ("c", 2), ("c", 3), ("r", 1), ("r", 2), ("r", 3), ("r", 4), ("c", 4),
+    ]  # fmt: skip
+    assert {each["source"]["snapshot"] for each in found if each["op"] == "r"} == {"last", "incremental"}
+    orders = [each["transaction"]["total_order"] for each in found if each["op"] == "c"]
+    assert orders == [1, 2, 1]
+    ends = [each for each in events(bench, f"{database}.transaction") if each["status"] == "END"]
+    assert ends[0]["data_collections"] == [{"data_collection": "public.t", "event_count": 2}]
+    assert events(bench, f"__debezium-heartbeat.{database}")[0]["ts_ms"] > 0
+    (message,) = events(bench, f"{database}.message")
+    assert message["message"] == {"prefix": "greeting", "content": "aGVsbG8="}
+    assert any(
+        "tables were read again" in line for each in bench.events if each["event"] == "log" for line in each["lines"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"table.include.list": "("}, "is no regular expression"),
+        ({"topic.prefix": ""}, "must not be empty"),
+        ({"message.key.columns": "nothing"}, "must look like table:column,column"),
+        ({"plugin.name": "decoderbufs"}, "String must be one of: pgoutput"),
+        ({"skipped.operations": "x"}, "may hold c, u, d and t"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, str], sentence: str) -> None:
+    from barnabas.pipelines.connect.connectors.changes.postgres import PostgresChanges
+    from barnabas.pipelines.connect.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=sentence.replace("(", r"\(")):
+        PostgresChanges({"topic.prefix": "p", "database.hostname": "h", "database.dbname": "d"} | settings)
