@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,11 @@ soak-spark: setup
 KEYS ?= 50000000
 soak-state: setup
 	$(BIN)/python -m benchmarks.streams_state --keys $(KEYS) --directory build/soak-state
+
+# A topology on a Spark cluster of two workers whose checkpoint is in an S3 server (moto): a worker and the driver are
+# killed.
+soak-objects: setup
+	BARNABAS_OBJECTS=1 $(BIN)/python -m pytest tests/pipelines/streams/test_topology_in_objects.py -s
 
 # A plain query that is killed five times and then left to finish: `make soak-plain RUNS=100`. The logs of all runs stay
 # in soak-logs.

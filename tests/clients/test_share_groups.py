@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
 from barnabas.client.share_consumer import ShareConsumer, ShareRecord
@@ -146,6 +149,35 @@ def test_what_was_acknowledged_survives_a_kill_of_the_node() -> None:
             assert again == rest
 
 
+def test_the_state_of_a_group_is_pruned_and_nothing_of_it_is_forgotten() -> None:
+    config = CONFIG | {
+        "share.coordinator.state.topic.num.partitions": 1,
+        "share.coordinator.state.topic.prune.interval.ms": 200,
+    }
+    with Node(config) as node:
+        prepare(node, "long", "patient", 600)
+        kept: list[ShareRecord] = []
+        with consumer(node, "patient", "long") as share:
+            for record in take(share, 600):
+                if record.offset % 100 == 7:
+                    kept.append(record)
+                else:
+                    share.ack(record)
+                    share.commit()
+            wait_until(lambda: state_log_start(node) > 300, limit_s=WAIT_S)
+            node.kill()
+            node.restart()
+        with consumer(node, "patient", "long") as share:
+            again = {(record.partition, record.offset) for record in take(share, len(kept))}
+        assert again == {(record.partition, record.offset) for record in kept}
+
+
+def state_log_start(node: Node) -> int:
+    at = ("__share_group_state", 0)
+    with Cluster(ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers)) as cluster:
+        return cluster.list_offsets({at: -2})[at].offset
+
+
 def test_our_own_tools(node: Node) -> None:
     prepare(node, "tooled", "tool-group", 6)
     servers = ["--bootstrap-server", node.bootstrap_servers]
@@ -162,6 +194,68 @@ def test_our_own_tools(node: Node) -> None:
     assert [row[3:] for row in shown[2:]] == [["0", "3"], ["0", "3"]]
     assert "Successful" in tool("share-groups", *servers, *group, "--delete-offsets", "--topic", "tooled")
     assert "was successful" in tool("share-groups", *servers, *group, "--delete")
+
+
+def events(printed: str) -> list[dict[str, Any]]:
+    """What a verifiable consumer tells, but for the time and what depends on how records come along."""
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert all(list(each)[:2] == ["timestamp", "name"] for each in found)
+    return [{key: value for key, value in each.items() if key != "timestamp"} for each in found]
+
+
+def acknowledged(told: list[dict[str, Any]]) -> set[tuple[int, int]]:
+    sets = [part for each in told if each["name"] == "offsets_acknowledged" for part in each["partitions"]]
+    return {(part["partition"], offset) for part in sets for offset in part["offsets"]}
+
+
+VERIFIED = ["--max-messages", "6", "--offset-reset-strategy", "earliest", "--verbose"]
+
+
+def test_a_verifiable_share_consumer_tells_what_it_did(node: Node) -> None:
+    prepare(node, "verified", "verifying", 6)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    told = events(
+        tool("verifiable-share-consumer", *servers, "--group-id", "verifying", "--topic", "verified", *VERIFIED)
+    )
+    assert told[:2] == [
+        {"name": "startup_complete"},
+        {"name": "offset_reset_strategy_set", "offsetResetStrategy": "earliest"},
+    ]
+    assert told[-1] == {"name": "shutdown_complete"}
+    assert acknowledged(told) == {(partition, offset) for partition in (0, 1) for offset in range(3)}
+    data = [each for each in told if each["name"] == "record_data"]
+    assert [list(each) for each in data] == [["name", "key", "value", "topic", "partition", "offset"]] * 6
+    shown = [line.split() for line in tool("share-groups", *servers, "--describe", "--group", "verifying").splitlines()]
+    assert [row[4] for row in shown[2:]] == ["0", "0"]
+
+
+def test_the_members_of_a_performance_test_share_the_records(node: Node) -> None:
+    prepare(node, "measured", "measuring", 2_000)
+    servers = ["--bootstrap-server", node.bootstrap_servers, "--topic", "measured", "--group", "measuring"]
+    lines = tool(
+        "share-consumer-perf-test", *servers, "--num-records", "2000", "--threads", "2", "--show-consumer-stats"
+    ).splitlines()
+    assert lines[0].split(", ")[2:] == [
+        "data.consumed.in.MB",
+        "MB.sec",
+        "nMsg.sec",
+        "data.consumed.in.nMsg",
+        "fetch.time.ms",
+    ]
+    assert lines[1].startswith("Share consumer 1 having client id perf-share-consumer-client-1 consumption metrics- ")
+    assert int(lines[-1].split(", ")[5]) == sum(int(line.split(", ")[5]) for line in lines[1:3]) == 2000
+
+
+@pytest.mark.skipif(bool(reference.available()), reason="the reference is not available")
+def test_kafkas_verifiable_share_consumer_tells_the_same(node: Node) -> None:
+    prepare(node, "compared", "theirs", 6)
+    servers = ["--bootstrap-server", node.bootstrap_servers]
+    options = [*servers, "--topic", "compared", *VERIFIED]
+    theirs = events(reference.run_tool("kafka-verifiable-share-consumer", *options, "--group-id", "theirs").stdout)
+    ours = events(tool("verifiable-share-consumer", *options, "--group-id", "ours"))
+    shapes = [{(each["name"], *each) for each in told} for told in (theirs, ours)]
+    assert shapes[0] == shapes[1]
+    assert acknowledged(theirs) == acknowledged(ours)
 
 
 def tool(*arguments: str) -> str:

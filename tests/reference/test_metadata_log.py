@@ -247,8 +247,10 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
         {"name": "transaction.version", "featureLevel": 2},
         {"name": "group.version", "featureLevel": 1},
         {"name": "share.version", "featureLevel": 1},
+        {"name": "streams.version", "featureLevel": 1},
     ] * 2
     assert kinds(snapshot)[:-4] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",

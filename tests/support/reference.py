@@ -38,10 +38,11 @@ __all__ = [
 
 CLUSTER_ID = "QmFybmFiYXNSZWZlcmVuYw"
 # The features of Kafka's own level that our node does not have, left out of a cluster that is compared with ours.
-NOT_OURS = {"eligible.leader.replicas.version": 0, "streams.version": 0}
+NOT_OURS = {"eligible.leader.replicas.version": 0}
 
 # Tests start often and live shortly: a small heap and the first compiler only.
 TEST_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+TOOL_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # What kafka-server-start.sh gives a broker: benchmarks measure this.
 SHIPPED_JVM = (
     "-Xms1g",
@@ -76,6 +77,7 @@ TOOLS = {
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
     "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
@@ -84,6 +86,7 @@ TOOLS = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 
 _PR_SET_PDEATHSIG = 1
@@ -101,12 +104,17 @@ def available() -> str | None:
 
 
 def run_tool(
-    tool: str, *args: str | os.PathLike[str], input: str | None = None, timeout_s: float = 60, check: bool = False
+    tool: str,
+    *args: str | os.PathLike[str],
+    input: str | None = None,
+    timeout_s: float = 60,
+    check: bool = False,
+    jvm: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's tools to its end; the broker's address is among the arguments, as with the scripts."""
     main_class = TOOLS.get(tool.removesuffix(".sh"), tool)
     return subprocess.run(
-        [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *classpath_options(), main_class, *args],
+        [java(), *TOOL_JVM, *jvm, *classpath_options(), main_class, *args],
         input=input,
         capture_output=True,
         text=True,

@@ -140,7 +140,7 @@ def _normal_lines(text: str, names: Mapping[str, str]) -> list[str]:
     for held, name in names.items():
         text = text.replace(held, name)
     text = re.sub(r"(?<![\w-])[\w-]{22}(?![\w-])", _id, text)
-    text = re.sub(r"\b1[5-9]\d{11}\b", "<time>", text)
+    text = re.sub(r"(?<![.\w])1[5-9]\d{11}\b", "<time>", text)
     text = re.sub(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,:]\d{3})?", "<time>", text)
     return [line.rstrip() for line in text.splitlines()]
 

@@ -143,7 +143,7 @@ class ClientProtocol:
             raise AuthenticationFailed(
                 f"{self.peer} does not take {security.mechanism}; it offers {', '.join(offer.mechanisms) or 'nothing'}."
             )
-        exchange = exchange_for(security)
+        exchange = exchange_for(security, self.peer.rpartition(":")[0].strip("[]"))
         message = exchange.first()
         version = self.version_of(SaslAuthenticateRequest)
         while not exchange.done:

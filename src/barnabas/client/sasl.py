@@ -30,8 +30,12 @@ class Exchange(Protocol):
     def answer(self, challenge: bytes) -> bytes: ...
 
 
-def exchange_for(security: SecuritySettings) -> Exchange:
-    """May block, where a token is fetched."""
+def exchange_for(security: SecuritySettings, host: str) -> Exchange:
+    """May block, where a token or a ticket is fetched. `host` is the broker's, as the client knows it."""
+    if security.kerberos is not None:
+        from barnabas.client.kerberos import GssapiExchange
+
+        return GssapiExchange(security.kerberos, host)
     if security.bearer_token is not None:
         from barnabas.client.oauth import BearerExchange
 

@@ -16,10 +16,11 @@ from barnabas.client.properties import listed, one_of
 if TYPE_CHECKING:
     import ssl
 
+    from barnabas.client.kerberos import KerberosLogin
     from barnabas.client.tls import OwnCertificate
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 _JAAS_OPTION = re.compile(r'\s+([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s;"\']+))')
 
@@ -32,6 +33,7 @@ class SecuritySettings:
     password: str = field(default="", repr=False)
     is_delegation_token: bool = False  # the login is by the id and the HMAC of one, with SCRAM
     bearer_token: Callable[[], str] | None = field(default=None, repr=False)  # of OAUTHBEARER; it may block
+    kerberos: KerberosLogin | None = None  # of GSSAPI
     trusted_certificates: str | None = None  # PEM; None: those of the system
     own_certificate: OwnCertificate | None = field(default=None, repr=False)
     verify_host_name: bool = True
@@ -103,6 +105,10 @@ def _login(properties: Mapping[str, str]) -> dict[str, Any]:
 
         options = {} if text is None else parse_jaas(text)
         return {"mechanism": mechanism, "bearer_token": token_source(properties, options)}
+    if mechanism == "GSSAPI":
+        from barnabas.client.kerberos import client_login
+
+        return {"mechanism": mechanism, "kerberos": client_login(properties, {} if text is None else parse_jaas(text))}
     if text is None:
         raise InvalidSetting("sasl.jaas.config", f"is missing, and {mechanism} needs a user name and a password.")
     options = parse_jaas(text)

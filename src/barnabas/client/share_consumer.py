@@ -86,11 +86,18 @@ class _Session:
 
 class ShareConsumer:
     def __init__(
-        self, settings: ClientSettings, group_id: str, topics: Iterable[str], *, max_records: int = 500
+        self,
+        settings: ClientSettings,
+        group_id: str,
+        topics: Iterable[str],
+        *,
+        max_records: int = 500,
+        fetch_max_bytes: int = FETCH_BYTES,
     ) -> None:
         self._cluster = Cluster(settings)
         self._group_id = group_id
         self._max_records = max_records
+        self._fetch_max_bytes = fetch_max_bytes
         self._topics = list(topics)
         self._member_id = str(Uuid.random())
         self._names: dict[Uuid, str] = {}
@@ -141,7 +148,7 @@ class ShareConsumer:
             share_session_epoch=session.epoch,
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=FETCH_BYTES,
+            max_bytes=self._fetch_max_bytes,
             max_records=self._max_records,
             batch_size=self._max_records,
             topics=[

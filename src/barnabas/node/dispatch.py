@@ -39,8 +39,8 @@ log = logging.getLogger("barnabas.requests")
 
 PRODUCE = 0
 API_VERSIONS = 18
-# Handshakes, credentials and configurations, which may hold passwords: never shown in a log.
-SECRET_APIS = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51})
+# Handshakes, credentials, configurations and envelopes around them, which may hold passwords: never shown in a log.
+SECRET_APIS = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51, 58})
 # A request of more elements is read in turns.
 ELEMENTS_AT_ONCE = 2_000
 # An answer with a list of more items is written in turns.
@@ -53,9 +53,12 @@ ELEMENTS_OF_API = {
     48: 1_000,  # DescribeClientQuotas: components
     55: 1_000,  # DescribeQuorum: topics and partitions, of which there is one
     57: 1_000,  # UpdateFeatures
+    68: 25_000,  # ConsumerGroupHeartbeat: topics that a member subscribes to, and partitions that it owns
+    76: 25_000,  # ShareGroupHeartbeat
     80: 1_000,  # AddRaftVoter: listeners
     81: 1_000,
     82: 1_000,
+    88: 10_000,  # StreamsGroupHeartbeat: subtopologies and their topics, and tasks that a member owns
 }
 # The most an answer may have, Fetch aside, whose bounds are its own.
 MAX_ANSWER_BYTES = 100 << 20

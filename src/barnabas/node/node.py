@@ -142,6 +142,8 @@ class Node:
         if self.failed.is_set():
             raise StartError(self.failure)
         await self.server.serve()
+        if self.is_broker and (audit_topic := self.security.start_audit_topic(self.config)) is not None:
+            parts.push_async_callback(asyncio.to_thread, audit_topic.close)
         self._started = True
         addresses = ", ".join(" ".join(line.split()) for line in self.describe_listeners())
         log.info("Node %d of cluster %s serves %s", self.node_id, self.cluster_id, addresses)

@@ -85,6 +85,13 @@ class Groups(Metadata, Protocol):
     def groups(self) -> GroupCoordinator: ...
 
 
+class StreamsGroups(Groups, Protocol):
+    """Streams groups, and the internal topics that they need."""
+
+    @property
+    def automatic_topics(self) -> AutomaticTopics: ...
+
+
 class Neighbourhood(Metadata, Protocol):
     """The way to other brokers."""
 

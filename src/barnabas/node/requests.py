@@ -13,7 +13,7 @@ place) and are valid until the request has been answered, not longer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -39,6 +39,8 @@ class Access(Protocol):
     """Says what a client may."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool: ...
+
+    def would_allow(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool: ...
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool: ...
 
@@ -206,7 +208,11 @@ class RequestContext:
 
     def authorized_operations(self, resource: Resource) -> int:
         """The bit field of those operations on the resource that the caller may do."""
-        return operations_bitfield(each for each in OPERATIONS_OF[resource.type] if self.may(each, resource))
+        operations: Iterable[Operation] = OPERATIONS_OF[resource.type]
+        if (access := self.session.access) is not None:
+            who = self.principal, self.client_host
+            operations = (each for each in operations if access.would_allow(*who, each, resource))
+        return operations_bitfield(operations)
 
 
 _own_session = Session(

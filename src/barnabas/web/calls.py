@@ -57,9 +57,9 @@ class Call:
         except (ValueError, RecursionError):
             raise HttpError(400, 400, "The body is not JSON.") from None
 
-    def stream(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Whoever sends nothing for a while is sent away."""
-        return _stream(self.request)
+    def stream(self, idle_s: float | None = BODY_TIMEOUT_S) -> AsyncIterator[bytes]:
+        """The body as it comes. Whoever sends nothing for a while is sent away, unless there is no such limit."""
+        return _stream(self.request, idle_s=idle_s)
 
 
 def take_apart(request: Request, body_bytes_max: int) -> Call:
@@ -91,10 +91,12 @@ async def read_body(request: Request, bytes_max: int, timeout_s: float = BODY_TI
     return b"".join(parts)
 
 
-async def _stream(request: Request, until: float | None = None) -> AsyncIterator[bytes]:
+async def _stream(
+    request: Request, until: float | None = None, *, idle_s: float | None = BODY_TIMEOUT_S
+) -> AsyncIterator[bytes]:
     parts = request.stream()
     while True:
-        left_s = BODY_TIMEOUT_S if until is None else max(until - time.monotonic(), 0)
+        left_s = idle_s if until is None else max(until - time.monotonic(), 0)
         try:
             async with asyncio.timeout(left_s):
                 part = await anext(parts)

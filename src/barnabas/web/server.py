@@ -41,13 +41,14 @@ async def serve(
     up: Callable[[], None],
     *,
     protocol: Any = "auto",
+    websockets: Any = "none",
     tls: ssl.SSLContext | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM. `up` is called once requests are taken."""
     config = uvicorn.Config(
         app,
         http=protocol,
-        ws="none",
+        ws=websockets,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -22,7 +22,8 @@ from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 from tests.support.waiting import wait_until
 
-WAIT_S = 180.0
+pytestmark = pytest.mark.timeout(600)  # processes and Spark start slowly on a busy machine
+WAIT_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +188,34 @@ def test_made_up_records_are_read_by_the_courses_statements(node: Node, server: 
     )
     wait_until(lambda: len(server.rows("SELECT * FROM enriched;")) == 20, "twenty views", WAIT_S)
     assert any(row[2] is not None for row in server.rows("SELECT * FROM enriched;"))
+
+
+def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlServer, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    server.run(
+        "CREATE STREAM bs (id STRING KEY, v INT, st STRUCT<a INT>)"
+        " WITH (kafka_topic='bs', value_format='JSON', partitions=2);"
+        "CREATE TABLE bt (id STRING PRIMARY KEY, name STRING)"
+        " WITH (kafka_topic='bt', value_format='JSON', partitions=1);"
+        "INSERT INTO bt VALUES ('a', 'Anna'); INSERT INTO bt VALUES ('b', 'it''s');"
+    )
+    for number in range(4):
+        server.run(f"INSERT INTO bs VALUES ('{'ab'[number % 2]}', {number}, STRUCT(a := {number}));")
+    pq.write_table(pa.table({"id": ["a", "b"], "city": ["Bern", "Chur"]}), tmp_path / "cities.parquet")
+    assert server.rows("SELECT id, st->a AS a FROM bs ORDER BY v DESC LIMIT 2;") == [["b", 3], ["a", 2]]
+    assert sorted(server.rows("SELECT name, SUM(v) FROM bs JOIN bt ON bs.id = bt.id GROUP BY name;")) == [
+        ["Anna", 2],
+        ["it's", 4],
+    ]
+    ranked = "SELECT id, v, RANK() OVER (PARTITION BY id ORDER BY v DESC) AS n FROM bs WHERE ROWTIME > 0"
+    assert sorted(server.rows(f"SELECT id, v FROM ({ranked}) WHERE n = 1;")) == [["a", 2], ["b", 3]]
+    cities = f"SELECT name, city FROM bt JOIN parquet.`{tmp_path}/cities.parquet` c ON bt.id = c.id ORDER BY city;"
+    assert server.rows(cities) == [["Anna", "Bern"], ["it's", "Chur"]]
+    status, text = server.ask("/query-stream", {"sql": "SELECT nope FROM bs ORDER BY v;"})
+    assert (status, json.loads(text)["error_code"]) == (400, 40001)
+    assert "name `NOPE` cannot be resolved" in json.loads(text)["message"]
 
 
 @pytest.fixture

@@ -10,9 +10,12 @@ import sys
 from barnabas.spark import session
 from barnabas.streams import STRING, Topology
 
+SUBMITTED = "submitted"  # instead of a number of cores: spark-submit has said where it runs
+
 
 def main(servers: str, checkpoints: str, read: str, copies: str, totals: str, cores: str, cache: str) -> None:
-    spark = session("killed", master=f"local[{cores},4]", conf={"spark.log.level": "ERROR"})
+    master = None if cores == SUBMITTED else f"local[{cores},4]"
+    spark = session("killed", master=master, conf={"spark.log.level": "ERROR"})
     topology = Topology("killed", processing_guarantee="exactly_once_v2", state_cache_bytes=int(cache))
     records = topology.stream(read, value=STRING)
     records.to(copies)

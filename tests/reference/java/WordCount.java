@@ -1,4 +1,5 @@
-// Counts words with Kafka Streams, exactly once: `java -cp ... WordCount.java SERVERS INPUT OUTPUT STATE_DIRECTORY`.
+// Counts words with Kafka Streams, exactly once: `java -cp ... WordCount.java SERVERS INPUT OUTPUT STATE_DIRECTORY
+// [PROTOCOL]`, where the protocol of its group is classic or streams.
 // Prints the state it is in; ends at the end of its standard input.
 
 import java.time.Duration;
@@ -23,8 +24,13 @@ public class WordCount {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
-        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 500);
+        if (args.length > 4 && args[4].equals("streams")) {
+            settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+            settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
+        } else {
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+            settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 500);
+        }
         settings.put("reconnect.backoff.max.ms", 200);
 
         StreamsBuilder builder = new StreamsBuilder();

@@ -15,7 +15,6 @@ from typing import Any
 from barnabas.core.controller import isr, registration
 from barnabas.core.controller.elections import elect_leaders
 from barnabas.core.controller.liveness import Sessions, TopicRules, fence, heartbeat
-from barnabas.core.controller.partition_changes import ELIGIBLE_LEADER_REPLICAS
 from barnabas.core.metadata.records import SUPPORTED_FEATURES
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage, PartitionState
 from barnabas.core.replication.decide import Reaction
@@ -46,7 +45,7 @@ CONTROLLER, CLIENT = 0, -1
 TOPIC, TOPIC_ID = "orders", Uuid(b"orders----------")
 CLUSTER_ID = "simulated"
 MIN_IN_SYNC = 2
-FEATURES = {**SUPPORTED_FEATURES, ELIGIBLE_LEADER_REPLICAS: (0, 1)}
+FEATURES = SUPPORTED_FEATURES
 SESSION_MS, HEARTBEAT_MS, LAG_MS, WAIT_MS, TIMEOUT_MS = 3_000, 500, 2_000, 100, 800
 
 

@@ -72,6 +72,6 @@ def test_the_servers_refusal_is_told() -> None:
 
 
 def test_names_with_commas_and_equals_signs_are_escaped_and_nonces_differ() -> None:
-    first = exchange_for(LOGIN).first()
+    first = exchange_for(LOGIN, "localhost").first()
     assert first.startswith(b"n,,n=a=3Db=2Cc,r=")
-    assert first != exchange_for(LOGIN).first()
+    assert first != exchange_for(LOGIN, "localhost").first()

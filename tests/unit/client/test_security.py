@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,12 @@ def test_certificates_that_are_none_are_found_when_the_context_is_made() -> None
     )
     with pytest.raises(InvalidSetting, match=r"^ssl\.keystore has no private key and certificate that fit"):
         settings.ssl_context()
+
+
+def test_kerberos_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    with pytest.raises(InvalidSetting, match=r"sasl.kerberos.service.name is missing"):
+        SecuritySettings.from_properties(properties)
+    with pytest.raises(InvalidSetting, match=re.escape("pip install barnabas[kerberos]")):
+        SecuritySettings.from_properties(properties | {"sasl.kerberos.service.name": "kafka"})

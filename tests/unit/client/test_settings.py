@@ -55,7 +55,7 @@ def test_properties_become_settings() -> None:
             {"security.protocol": "TLS"},
             "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, not 'TLS'.",
         ),
-        ({"security.protocol": "SASL_SSL"}, r"sasl.mechanism is GSSAPI \(Kafka's default\), which is not spoken here"),
+        ({"security.protocol": "SASL_SSL"}, r"sasl.kerberos.service.name is missing: GSSAPI, the default of"),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"},
             "sasl.mechanism is DIGEST-MD5, which is not spoken here: use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",

@@ -96,3 +96,15 @@ class Throttle:
         ahead_s = sent / self._rate - (time.monotonic() - self._start)
         if ahead_s > 0.001:
             time.sleep(ahead_s)
+
+
+# Java's letters of dates, the longest first.
+LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+def shown_time(at: float, java_format: str) -> str:
+    text = java_format
+    for letters, sign in LETTERS.items():
+        text = text.replace(letters, sign)
+    milliseconds = f"{int(at * 1000) % 1000:03}"
+    return time.strftime(text, time.localtime(at)).replace("SSS", milliseconds)

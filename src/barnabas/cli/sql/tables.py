@@ -116,7 +116,19 @@ def query(described: Tree) -> str:
     lines += ["", "Execution plan      ", "--------------      ", described["executionPlan"]]
     lines += ["", "Processing topology ", "------------------- ", described["topology"]]
     lines += [f"Error: {one['errorMessage']}" for one in described.get("queryErrors", [])]
+    if (trial := described.get("dryRun")) is not None:
+        lines += ["", *dry_run(trial)]
     return "\n".join(lines)
+
+
+def dry_run(trial: Tree) -> list[str]:
+    """What EXPLAIN ... ON LAST found out."""
+    counts = f"{trial['records']} records gave {trial['rows']} rows; {trial['rejected']} could not be read"
+    cost = f"{trial['milliseconds']} ms, {trial['recordsPerSecond']} records a second"
+    lines = ["Dry run", "-------", f"{counts}. {cost}."]
+    if trial["firstRows"]:
+        lines.append(table(trial["columns"], [[cell(one) for one in row] for row in trial["firstRows"]]))
+    return lines + [f"Not read: {reason}" for reason in trial["firstRejects"]]
 
 
 def function(described: Tree) -> str:

@@ -1,14 +1,15 @@
-"""`barnabas acl explain`: whether somebody may do something, by which entry, and which one to add if not.
+"""`barnabas acl`: why somebody may do something or not, and the least set of entries for what was done.
 
-It asks the cluster for its entries and decides as a node does. Super users are a setting of the nodes that no client is
-told, so they are given here.
+`explain` asks the cluster for its entries and decides as a node does. Super users are a setting of the nodes that no
+client is told, so they are given here. `learn` reads the lines of the audit (docs/security.md).
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
-from barnabas.cli.connect import CONNECTION, OUTPUT, connect, wants_json
+from barnabas.cli.connect import CONNECTION, OUTPUT, connect, settings, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
@@ -33,7 +34,7 @@ RULES = {
 
 PARSER = Parser(
     name="acl",
-    summary="Explains access control: allowed or denied, by which entry, and which one to add.",
+    summary="Explains access control, and learns the least set of entries from what principals have done.",
     beyond_kafka=True,
     help_exit=0,
     options=(*CONNECTION, OUTPUT),
@@ -53,11 +54,61 @@ PARSER = Parser(
                 option("--allow-if-no-acl", help="The nodes have allow.everyone.if.no.acl.found=true."),
             ),
         ),
+        Parser(
+            name="learn",
+            summary="Print the least set of entries that allows what a principal has done.",
+            options=(
+                option("--principal", takes="principal", help="Whose, for instance User:bob; without: everybody's."),
+                option("--audit-topic", takes="topic", help="The nodes' barnabas.audit.topic.", completes="topic"),
+                option("--audit-file", takes="file", help="A file with lines of the audit, such as a node's log."),
+                option("--with-denied", help="Also allow what was denied."),
+            ),
+        ),
     ),
 )
 
 
 def run(parsed: Parsed) -> int:
+    return _learn(parsed) if parsed.command == "learn" else _explain(parsed)
+
+
+def _learn(parsed: Parsed) -> int:
+    from barnabas.cli.acl_learning import lines_of_file, lines_of_topic, used_rights
+    from barnabas.core.security.learning import least_entries
+
+    topic, path = parsed.text("audit-topic"), parsed.text("audit-file")
+    if (topic is None) == (path is None):
+        raise UsageError("Exactly one of --audit-topic and --audit-file must be given.")
+    if topic is not None:
+        lines = lines_of_topic(settings(parsed, client_id="acl-tool", missing=None), topic)
+    else:
+        lines = lines_of_file(path or "")
+    principal = _principal(parsed) if "principal" in parsed else None
+    entries = least_entries(used_rights(lines, principal, with_denied="with-denied" in parsed))
+    if not entries:
+        whose = f" of {principal}" if principal else ""
+        raise ToolFailed(f"There is no used right{whose} in the audit: do the nodes have barnabas.audit.allowed=true?")
+    if wants_json(parsed):
+        print_json([_as_json(entry) for entry in entries])
+        return 0
+    for entry in entries:
+        operation = Operation(entry.operation).name.title().replace("_", "")
+        named = {kind: f"--{given} {shlex.quote(entry.resource_name)}" for given, kind in RESOURCES.items()}
+        where = named.get(ResourceType(entry.resource_type), "--cluster")
+        print(f"kafka-acls --add --allow-principal {shlex.quote(entry.principal)} --operation {operation} {where}")
+    return 0
+
+
+def _as_json(entry: AccessControlEntryRecord) -> dict[str, str]:
+    return {
+        "principal": entry.principal,
+        "operation": Operation(entry.operation).name,
+        "type": ResourceType(entry.resource_type).name,
+        "name": entry.resource_name,
+    }
+
+
+def _explain(parsed: Parsed) -> int:
     from barnabas.core.security.authorizer import Authorizer
 
     principal, operation, resource = _principal(parsed), _operation(parsed), _resource(parsed)

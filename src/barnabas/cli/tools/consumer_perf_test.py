@@ -14,7 +14,7 @@ from barnabas.cli.connect import BOOTSTRAP_SERVER, ZOOKEEPER, bootstrap
 from barnabas.cli.deprecations import client_properties, either, older
 from barnabas.cli.errors import UsageError
 from barnabas.cli.options import Parsed, Parser, option
-from barnabas.cli.records.perf_stats import MEGABYTE
+from barnabas.cli.records.perf_stats import MEGABYTE, shown_time
 from barnabas.cli.terminal import ProgressBar
 
 if TYPE_CHECKING:
@@ -181,18 +181,6 @@ def _consume(fetcher: Fetcher, parsed: Parsed, progress: Progress, count: int, d
             print(progress.line(now, prepared_ms, date_format), flush=True)
             prepared_ms = 0
     bar.end()
-
-
-# Java's letters of dates, the longest first.
-LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
-
-
-def shown_time(at: float, java_format: str) -> str:
-    text = java_format
-    for letters, sign in LETTERS.items():
-        text = text.replace(letters, sign)
-    milliseconds = f"{int(at * 1000) % 1000:03}"
-    return time.strftime(text, time.localtime(at)).replace("SSS", milliseconds)
 
 
 def _print_metrics(client: str, progress: Progress, now: float) -> None:

@@ -16,7 +16,7 @@ from barnabas.cli.output import print_json
 
 if TYPE_CHECKING:
     from barnabas.pipelines.running.place import Place
-    from barnabas.pipelines.running.status import Status
+    from barnabas.pipelines.running.status import QueryStatus, Status
 
 STATE_DIR = option(
     "--state-dir",
@@ -83,6 +83,11 @@ PARSER = Parser(
             options=(OUTPUT,),
         ),
         Parser(
+            name="metrics",
+            summary="Figures of pipelines in Prometheus' text format: queries, operators and state of topologies.",
+            positionals=(Positional(name="name", help="Only this one.", required=False),),
+        ),
+        Parser(
             name="stop",
             summary="Stop a pipeline when its batches at hand are done.",
             positionals=(NAME,),
@@ -104,7 +109,7 @@ PARSER = Parser(
 
 
 def run(parsed: Parsed) -> int:
-    commands = {"run": _run, "list": _list, "status": _status, "stop": _stop, "reset": _reset}
+    commands = {"run": _run, "list": _list, "status": _status, "stop": _stop, "reset": _reset, "metrics": _metrics}
     return commands[parsed.command or ""](parsed)
 
 
@@ -238,7 +243,31 @@ def _status(parsed: Parsed) -> int:
         print()
         for query in status.queries:
             print(f"checkpoint of {query.name}: {query.checkpoint}")
+            _print_figures(query)
     return 0 if status.is_live else NOT_RUNNING
+
+
+def _print_figures(query: QueryStatus) -> None:
+    from barnabas.cli.pipeline_figures import OPERATOR_HEADER, operator_rows, state_sentence
+
+    if rows := operator_rows(query):
+        print()
+        _print_table([list(OPERATOR_HEADER), *rows])
+    if state := state_sentence(query):
+        print(f"state of {query.name}: {state}")
+
+
+def _metrics(parsed: Parsed) -> int:
+    from barnabas.cli.pipeline_figures import exposition
+    from barnabas.pipelines.running.place import places, state_directory
+    from barnabas.pipelines.running.status import read
+
+    if parsed.rest:
+        found = [_known(parsed)[1]]
+    else:
+        found = [status for place in places(state_directory(parsed.text("state-dir"))) if (status := read(place))]
+    print(exposition(found), end="")
+    return 0
 
 
 def _stop(parsed: Parsed) -> int:
@@ -305,6 +334,7 @@ def _json(status: Status) -> dict[str, Any]:
 def _print_table(rows: list[list[str]]) -> None:
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     numbers = {"PID", "QUERIES", "ROWS/S", "LAG", "RESTARTS", "BATCH", "ROWS", "BATCH MS"}
+    numbers |= {"IN", "OUT", "LATE", "SKIPPED", "DEAD LETTERS", "SECONDS"}
     for row in rows:
         cells = [
             f"{cell:>{widths[at]}}" if rows[0][at] in numbers else f"{cell:<{widths[at]}}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.core.controller.directories import lose
+from barnabas.core.controller.liveness import TopicRules, leave_isr
 from barnabas.core.controller.registration import registration_record
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
@@ -64,13 +65,15 @@ def register_broker(image: MetadataImage, request: BrokerRegistrationRequest) ->
     return Decision(records, BrokerRegistrationResponse(broker_epoch=broker_epoch), is_atomic=False)
 
 
-def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> Decision[BrokerHeartbeatResponse]:
+def heartbeat(
+    image: MetadataImage, request: BrokerHeartbeatRequest, rules: TopicRules
+) -> Decision[BrokerHeartbeatResponse]:
     broker = registered(image, request.broker_id, request.broker_epoch)
     records: list[Record] = []
     for directory in request.offline_log_dirs:
         records += lose(image, broker.id, directory).records
     if request.want_shut_down:
-        records += leave(image, broker.id)
+        records += leave(image, broker.id, rules)
     response = BrokerHeartbeatResponse(
         is_caught_up=True, is_fenced=broker.fenced, should_shut_down=request.want_shut_down
     )
@@ -99,18 +102,14 @@ def _lead(partition: PartitionState, node_id: int) -> Record | None:
     return change
 
 
-def leave(image: MetadataImage, node_id: int) -> list[Record]:
+def leave(image: MetadataImage, node_id: int, rules: TopicRules) -> list[Record]:
     """A clean stop: its partitions have no leader, it is fenced. Whoever starts on the directory need not wait for
     the registration to time out."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced:
         return []
-    led = [each for topic in image.topics.values() for each in topic.partitions.values() if each.leader == node_id]
     return [
         wire.BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1),
-        *(
-            wire.PartitionChangeRecord(topic_id=each.topic_id, partition_id=each.index, leader=NO_LEADER)
-            for each in led
-        ),
+        *leave_isr(image, node_id, rules),
         wire.BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=FENCE),
     ]

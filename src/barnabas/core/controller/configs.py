@@ -5,7 +5,8 @@ one resource either all changes are made or none. AlterConfigs says what a resou
 deleted; IncrementalAlterConfigs changes single keys: SET, DELETE, and for lists APPEND and SUBTRACT.
 
 A record is written where a value changes. A broker's keys are written even if they stay the same: setting one again
-is how a broker is told to read a file anew.
+is how a broker is told to read a file anew. Where eligible leaders are tracked, those of the topics concerned are
+forgotten when `min.insync.replicas` changes: who is eligible depends on it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from barnabas.core.controller.liveness import tracks_eligible_leaders
 from barnabas.core.controller.partitions import RECORDS_PER_REQUEST_MAX
 from barnabas.core.controller.topic_names import name_error
 from barnabas.core.decision import Decision
@@ -22,8 +24,10 @@ from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Config
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import alter_configs, incremental_alter_configs
-from barnabas.wire.records.metadata import ConfigRecord
+from barnabas.wire.records.metadata import ClearElrRecord, ConfigRecord
+from barnabas.wire.schema import Record
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 ALTERABLE = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE})
@@ -109,7 +113,7 @@ def _decide(
     resources: Sequence[R],
     changes_of: Callable[[Mapping[str, str], R], Changes],
     rules: ConfigRules,
-) -> Steps[tuple[list[ConfigRecord], list[KafkaError | None]]]:
+) -> Steps[tuple[list[Record], list[KafkaError | None]]]:
     named = [(resource.resource_type, resource.resource_name) for resource in resources]
     times = Counter(named)
     records: list[ConfigRecord] = []
@@ -133,7 +137,7 @@ def _decide(
                 ErrorCode.POLICY_VIOLATION,
                 f"The request would make more than {RECORDS_PER_REQUEST_MAX} records of metadata.",
             )
-    return records, errors
+    return [*records, *_cleared_leaders(image, records)], errors
 
 
 def _checked_records(
@@ -153,6 +157,16 @@ def _checked_records(
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=text)
         for key, text in changes.items()
         if kind == BROKER_RESOURCE or text != existing.get(key)
+    ]
+
+
+def _cleared_leaders(image: MetadataImage, records: Sequence[ConfigRecord]) -> list[ClearElrRecord]:
+    if not tracks_eligible_leaders(image):
+        return []
+    changed = [record for record in records if record.name == MIN_INSYNC_REPLICAS]
+    return [
+        ClearElrRecord(topic_name=each.resource_name if each.resource_type == TOPIC_RESOURCE else "")
+        for each in changed
     ]
 
 

@@ -5,6 +5,9 @@ them may be set. Levels that do not change how records look may be left again do
 directories are cordoned off), so there is no way back from it. A feature exists here when its APIs do: until then a
 request to raise it is refused, whatever a Kafka of the same release would say. kraft.version is the quorum's own
 matter: the quorum raises it if all voters are ready for it, and it never goes down.
+
+Eligible leader replicas need one `min.insync.replicas` that holds on all nodes. So with the feature the cluster gets
+one of its own, if it has none, and single brokers lose theirs.
 """
 
 from __future__ import annotations
@@ -14,8 +17,14 @@ from enum import IntEnum
 from typing import Protocol
 
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.records import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
-from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.metadata.decide import min_insync_record
+from barnabas.core.metadata.records import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
+from barnabas.core.metadata.state import BROKER_RESOURCE, MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -23,7 +32,7 @@ from barnabas.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.wire.records.metadata import FeatureLevelRecord, NoOpRecord
+from barnabas.wire.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from barnabas.wire.schema import Record
 
 LEVELS_OF_NEW_METADATA = (30,)
@@ -50,8 +59,12 @@ def update_features(
     *,
     supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
     upgrade_quorum: UpgradeQuorum | None = None,
+    min_insync_replicas: int = 1,
 ) -> Decision[UpdateFeaturesResponse]:
-    """All updates or none: the first that cannot be made refuses the whole request."""
+    """All updates or none: the first that cannot be made refuses the whole request.
+
+    `min_insync_replicas` is what the controller's node is configured with.
+    """
     updates = {update.feature: update for update in request.feature_updates}
     records: list[Record] = []
     for update in updates.values():
@@ -63,6 +76,9 @@ def update_features(
     raised = updates.get(KRAFT_VERSION)
     if upgrade_quorum is not None and raised is not None and not request.validate_only:
         upgrade_quorum(raised.max_version_level, validate_only=False)
+    tracked = updates.get(ELIGIBLE_LEADER_REPLICAS_VERSION)
+    if tracked is not None and tracked.max_version_level > 0:
+        records = [*_agree_on_min_insync(image, min_insync_replicas), *records]
     response = UpdateFeaturesResponse(error_message=None)
     if version <= PER_FEATURE_VERSION_MAX:
         response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
@@ -92,6 +108,17 @@ def _update(
     if name == METADATA_VERSION and any(level < changed <= current for changed in LEVELS_OF_NEW_METADATA):
         raise _invalid(f"It is {current}, and what was written since could not be read at {level}.")
     return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _agree_on_min_insync(image: MetadataImage, replicas: int) -> list[Record]:
+    record = min_insync_record(replicas)
+    agreed: list[Record] = []
+    if record.name not in image.configs.get((BROKER_RESOURCE, ""), {}):
+        agreed.append(record)
+    for (kind, name), configs in image.configs.items():
+        if kind == BROKER_RESOURCE and name and record.name in configs:
+            agreed.append(ConfigRecord(resource_type=kind, resource_name=name, name=record.name, value=None))
+    return agreed
 
 
 def _upgrade_type(update: FeatureUpdateKey) -> UpgradeType:

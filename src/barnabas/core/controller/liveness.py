@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from barnabas.core.controller.directories import directory_of, is_online
-from barnabas.core.controller.partition_changes import ELIGIBLE_LEADER_REPLICAS, Election, PartitionChange
+from barnabas.core.controller.partition_changes import Election, PartitionChange
 from barnabas.core.controller.placement import is_active
 from barnabas.core.decision import Decision
+from barnabas.core.metadata.records import ELIGIBLE_LEADER_REPLICAS_VERSION
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -217,7 +218,7 @@ def change_leaders(
 
 
 def tracks_eligible_leaders(image: MetadataImage) -> bool:
-    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
 
 
 def effective_min_insync(image: MetadataImage, partition: PartitionState, rules: TopicRules) -> int:

@@ -27,7 +27,6 @@ from barnabas.wire.records.metadata import PartitionChangeRecord
 from barnabas.wire.uuids import Uuid
 
 RECOVERED, RECOVERING = 0, 1
-ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 
 
 class Election(Enum):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from barnabas.core.controller.directories import MIGRATING, default_directory
 from barnabas.core.controller.elections import can_lead
+from barnabas.core.controller.liveness import TopicRules, leave_isr
 from barnabas.core.controller.partitions import check_assignment
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage, PartitionState
@@ -159,11 +160,15 @@ def _ongoing(partition: PartitionState) -> OngoingPartitionReassignment:
     )
 
 
-def unregister_broker(image: MetadataImage, broker_id: int, own_id: int) -> Decision[UnregisterBrokerResponse]:
+def unregister_broker(
+    image: MetadataImage, broker_id: int, own_id: int, rules: TopicRules
+) -> Decision[UnregisterBrokerResponse]:
+    """It leads nothing and is in sync with nobody any more; then it is forgotten."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker {broker_id} is registered.")
     if broker_id == own_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The node cannot take itself out while it runs.")
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Decision([record], UnregisterBrokerResponse(error_message=None))
+    records = [*leave_isr(image, broker_id, rules), record]
+    return Decision(records, UnregisterBrokerResponse(error_message=None), is_atomic=False)

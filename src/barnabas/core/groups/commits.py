@@ -20,6 +20,7 @@ from barnabas.core.groups.records import NO_TIMESTAMP, offset_record
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import CONSUMER_PROTOCOL, ClassicGroup, Phase
+from barnabas.core.groups.streams.group import StreamsGroup
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import OffsetCommitValue
 
@@ -83,15 +84,16 @@ class Commits:
         group = self._groups.get(committer.group_id)
         if isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             commits = list(commits)
             member_id = committer.member_id
             if not knows_epochs and member_id in group.members and not group.member(member_id).is_classic:
+                protocol = group.type.value
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+                    f"OffsetCommit version 9 or above must be used by members using the {protocol} group protocol",
                 )
-            self._check_consumer(group, committer, commits, transactional=False)
+            self._check_epochs(group, committer, commits, transactional=False)
         elif group is not None:
             check_commit(group, committer, transactional=False)
             member = group.members.get(committer.member_id)
@@ -111,10 +113,10 @@ class Commits:
         group = self._groups.get(committer.group_id)
         if isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             commits = list(commits)
             try:
-                self._check_consumer(group, committer, commits, transactional=True)
+                self._check_epochs(group, committer, commits, transactional=True)
             except KafkaError as error:
                 stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
                 raise (KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) if stale else error) from None
@@ -125,8 +127,13 @@ class Commits:
         records, errors = self._records(committer.group_id, commits, self._clock(), NO_TIMESTAMP)
         return Decision(records, errors, producer=producer)
 
-    def _check_consumer(
-        self, group: ConsumerGroup, committer: Committer, commits: Iterable[Commit], *, transactional: bool
+    def _check_epochs(
+        self,
+        group: ConsumerGroup | StreamsGroup,
+        committer: Committer,
+        commits: Iterable[Commit],
+        *,
+        transactional: bool,
     ) -> None:
         """A member that is an epoch behind may commit what it has had since."""
         member_id, epoch = committer.member_id, committer.generation_id
@@ -135,7 +142,8 @@ class Commits:
         topics = self._image().topics
         for commit in commits:
             topic = topics.get(commit.topic)
-            group.check_partition(member_id, epoch, topic.topic_id if topic is not None else None, commit.partition)
+            topic_id = topic.topic_id if topic is not None else None
+            group.check_partition(member_id, epoch, commit.topic, topic_id, commit.partition)
 
     def _records(
         self, group_id: str, commits: Iterable[Commit], now_ms: int, expires_ms: int
@@ -173,7 +181,7 @@ class Commits:
         Those who ask for stable offsets have to wait until what they saw is committed.
         """
         group = self._groups.committed(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)
         offsets = self._offsets
         if wanted is None:

@@ -13,13 +13,17 @@ from barnabas.core.coordinator.partitioning import java_hash
 FIRST_CAPACITY = 16
 
 
-def java_ordered(names: Iterable[str]) -> list[str]:
-    """Names of one bucket keep the order in which they come."""
+def java_ordered(names: Iterable[str], expected: int | None = None) -> list[str]:
+    """Names of one bucket keep the order in which they come. `expected` is the capacity that the map is made with."""
     listed = list(names)
-    capacity = FIRST_CAPACITY
+    capacity = FIRST_CAPACITY if expected is None else _power_of_two(expected)
     while len(listed) > capacity * 3 // 4:
         capacity *= 2
     return sorted(listed, key=lambda name: _spread(java_hash(name)) & (capacity - 1))
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(least - 1, 0).bit_length()
 
 
 def _spread(code: int) -> int:

@@ -9,9 +9,10 @@ from barnabas.core.coordinator.timeline import TimelineDict
 from barnabas.core.groups.consumer.group import ConsumerGroup
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import ClassicGroup
+from barnabas.core.groups.streams.group import StreamsGroup
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
-G = TypeVar("G", ClassicGroup, ConsumerGroup, ShareGroup)
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+G = TypeVar("G", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 
 
 class GroupsOfKind(Generic[G]):

@@ -27,6 +27,10 @@ from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.share.decide import HeartbeatAnswer, ShareGroups, ShareSettings, ToInitialize
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import ClassicGroup, answer_join, answer_sync
+from barnabas.core.groups.streams.decide import HeartbeatAnswer as StreamsAnswer
+from barnabas.core.groups.streams.decide import StreamsGroups
+from barnabas.core.groups.streams.group import StreamsGroup
+from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -36,6 +40,7 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.wire.uuids import Uuid
 
@@ -52,6 +57,7 @@ class Members:
         new_id: Callable[[], str],
         *,
         share_settings: Callable[[str], ShareSettings] = lambda group_id: ShareSettings(),
+        streams_settings: Callable[[str], StreamsSettings] = lambda group_id: StreamsSettings(),
     ) -> None:
         self._groups = groups
         self._timers = timers
@@ -65,6 +71,8 @@ class Members:
         self.consumer.downgrade = self._downgrade
         self._share_groups = GroupsOfKind(groups, ShareGroup)
         self.share = ShareGroups(self._share_groups.get, timers, share_settings, clock, image)
+        self._streams_groups = GroupsOfKind(groups, StreamsGroup)
+        self.streams = StreamsGroups(self._streams_groups.get, timers, streams_settings, clock, image)
         self.mixed = ClassicMembers(self.consumer, timers, new_id)
         self.mixed.may_downgrade_with = self._may_downgrade_with
         self.mixed.downgrade_with = self._downgrade_with
@@ -157,18 +165,36 @@ class Members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return self.share.begin_deletion(group, topics)
 
+    # Streams groups
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> Decision[StreamsAnswer]:
+        group = self._groups.get(request.group_id)
+        if request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+            return self.streams.leave(_require_streams(request.group_id, group, "Group"), request)
+        records: list[CoordinatorRecord] = []
+        if request.member_epoch == JOINING and isinstance(group, ClassicGroup) and group.is_empty:
+            records.append(group_tombstone(group.id))
+            self._forget_classic(group)
+            group = None
+        elif request.member_epoch != JOINING or group is not None:
+            group = _require_streams(request.group_id, group, "Streams group")
+        return self.streams.heartbeat(request, client_id, client_host, group, records)
+
     # The classic protocol
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Decision[JoinGroupResponse]:
         group = self._groups.get(request.group_id)
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and not group.is_empty):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if not isinstance(group, ConsumerGroup):
+        if group is None or isinstance(group, ClassicGroup):
             return self.classic.join(request, caller)
-        if not group.is_empty:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self.mixed.join(group, request, caller)
         if request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.streams.forget(group.id)
         return self.classic.join(request, caller, group.tombstones())
 
     def sync(self, request: SyncGroupRequest) -> Decision[SyncGroupResponse]:
@@ -251,6 +277,7 @@ class Members:
     def loaded(self) -> list[CoordinatorRecord]:
         self.consumer.loaded(self._consumer_groups.values())
         self.share.loaded(self._share_groups.values())
+        self.streams.loaded(self._streams_groups.values())
         return self.classic.loaded()
 
     def topics_changed(self, topics: Collection[str], *, created: bool) -> None:
@@ -259,3 +286,11 @@ class Members:
         for group in self._groups.values():
             if isinstance(group, ModernGroup) and any(topic in group.topics for topic in topics):
                 group.request_refresh()
+
+
+def _require_streams(group_id: str, group: Group | None, called: str) -> StreamsGroup:
+    """`called` is how Kafka calls a group here that is not there."""
+    if isinstance(group, StreamsGroup):
+        return group
+    said = f"{called} {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, said)

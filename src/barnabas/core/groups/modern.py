@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.core.coordinator.timeline import Timeline, TimelineDict
+from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
 
 FIRST_EPOCH = 1
@@ -32,6 +33,7 @@ Assigned = Mapping[Uuid, Mapping[int, int]]
 
 class GroupState(Enum):
     EMPTY = "Empty"
+    NOT_READY = "NotReady"  # of streams groups alone
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -40,6 +42,9 @@ class GroupState(Enum):
 class ModernMember(Protocol):
     @property
     def id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     @property
     def topics(self) -> frozenset[str]: ...
@@ -92,6 +97,15 @@ class ModernGroup(Generic[M, T]):
     @property
     def is_empty(self) -> bool:
         return not len(self.members)
+
+    def member(self, member_id: str) -> M:
+        member = self.members.get(member_id)
+        if member is None:
+            raise self._no_member(member_id)
+        return member
+
+    def _no_member(self, member_id: str | None) -> KafkaError:
+        return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
 
     # What records say
 
@@ -147,6 +161,33 @@ class ModernGroup(Generic[M, T]):
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.topics
+
+    # Offsets
+
+    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool) -> bool:
+        """Whether each partition has to be looked at, since the member's epoch is an older one."""
+        if epoch < 0 and self.is_empty:
+            return False
+        if transactional and epoch == -1 and not member_id and instance_id is None:
+            return False
+        member = self.member(member_id)
+        if epoch > member.epoch:
+            raise self.stale(
+                member, f"Received member epoch {epoch} is newer than current member epoch {member.epoch}."
+            )
+        return epoch < member.epoch
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.members.committed(member_id or "")
+        if member is None:
+            raise self._no_member(member_id)
+        if epoch != member.epoch:
+            raise self.stale(member, f"The received member epoch {epoch} does not match the expected {member.epoch}.")
+
+    def stale(self, member: M, message: str) -> KafkaError:
+        return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)
 
     # Reading what is committed
 

@@ -12,6 +12,7 @@ from barnabas.core.coordinator.records import CoordinatorRecord, Kind, Kinds
 from barnabas.core.groups.consumer.records import KINDS as CONSUMER_KINDS
 from barnabas.core.groups.share.group import KINDS as SHARE_KINDS
 from barnabas.core.groups.state import ClassicGroup, Member
+from barnabas.core.groups.streams.records import KINDS as STREAMS_KINDS
 from barnabas.wire.records.groups import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -28,6 +29,7 @@ NO_TIMESTAMP = -1
 KINDS: Kinds = {
     **CONSUMER_KINDS,
     **SHARE_KINDS,
+    **STREAMS_KINDS,
     LegacyOffsetCommitKey.api_key: Kind(OffsetCommitKey, OffsetCommitValue),
     OffsetCommitKey.api_key: Kind(OffsetCommitKey, OffsetCommitValue),
     GroupMetadataKey.api_key: Kind(GroupMetadataKey, GroupMetadataValue),

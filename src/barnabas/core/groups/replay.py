@@ -6,7 +6,10 @@ that the group has become; tombstones of a kind that the group is not are of no 
 
 from __future__ import annotations
 
-from barnabas.core.coordinator.records import CoordinatorRecord
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from barnabas.core.coordinator.records import CoordinatorRecord, Kinds
 from barnabas.core.coordinator.timeline import Timeline, TimelineDict
 from barnabas.core.groups.consumer.group import ConsumerGroup
 from barnabas.core.groups.consumer.records import KINDS as CONSUMER_KINDS
@@ -15,45 +18,47 @@ from barnabas.core.groups.kinds import Group
 from barnabas.core.groups.share.group import KINDS as SHARE_KINDS
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import ClassicGroup
+from barnabas.core.groups.streams.group import StreamsGroup
+from barnabas.core.groups.streams.records import KINDS as STREAMS_KINDS
 from barnabas.wire.records.consumer_groups import ConsumerGroupMetadataKey
 from barnabas.wire.records.share_groups import ShareGroupMetadataKey
+from barnabas.wire.records.streams_groups import StreamsGroupMetadataKey
+from barnabas.wire.schema import Record
+
+
+class Modern(NamedTuple):
+    """One kind of group: its records, its class, the key of the record that it goes with, and its replay."""
+
+    kinds: Kinds
+    group: type[ConsumerGroup | ShareGroup | StreamsGroup]
+    key: type[Record]
+    replay: Callable[[Any, CoordinatorRecord], None]
+
+
+MODERN = (
+    Modern(CONSUMER_KINDS, ConsumerGroup, ConsumerGroupMetadataKey, replay_into),
+    Modern(SHARE_KINDS, ShareGroup, ShareGroupMetadataKey, ShareGroup.replay),
+    Modern(STREAMS_KINDS, StreamsGroup, StreamsGroupMetadataKey, StreamsGroup.replay),
+)
+_BY_API_KEY = {api_key: each for each in MODERN for api_key in each.kinds}
 
 
 def replay_modern(groups: TimelineDict[str, Group], timeline: Timeline, record: CoordinatorRecord) -> None:
-    if record.key.api_key in CONSUMER_KINDS:
-        _replay_consumer(groups, timeline, record)
-    elif record.key.api_key in SHARE_KINDS:
-        _replay_share(groups, timeline, record)
-
-
-def _replay_share(groups: TimelineDict[str, Group], timeline: Timeline, record: CoordinatorRecord) -> None:
+    modern = _BY_API_KEY.get(record.key.api_key)
+    if modern is None:
+        return
     group_id: str = record.key.group_id  # type: ignore[attr-defined]
     group = groups.get(group_id)
-    if not isinstance(group, ShareGroup):
+    if not isinstance(group, modern.group):
         if record.value is None:
             return
         if isinstance(group, ClassicGroup) and not _is_simple(group):
-            raise ValueError(f"the group {group_id} is not a share group")
-        group = groups[group_id] = ShareGroup(group_id, timeline)
-    if isinstance(record.key, ShareGroupMetadataKey) and record.value is None:
+            raise ValueError(f"the group {group_id} is not a {modern.group.type.value} group")
+        group = groups[group_id] = modern.group(group_id, timeline)
+    if isinstance(record.key, modern.key) and record.value is None:
         groups.pop(group_id)
     else:
-        group.replay(record)
-
-
-def _replay_consumer(groups: TimelineDict[str, Group], timeline: Timeline, record: CoordinatorRecord) -> None:
-    group_id: str = record.key.group_id  # type: ignore[attr-defined]
-    group = groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        if record.value is None:
-            return
-        if isinstance(group, ClassicGroup) and not _is_simple(group):
-            raise ValueError(f"the group {group_id} is not a consumer group")
-        group = groups[group_id] = ConsumerGroup(group_id, timeline)
-    if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
-        groups.pop(group_id)
-    else:
-        replay_into(group, record)
+        modern.replay(group, record)
 
 
 def _is_simple(group: ClassicGroup) -> bool:

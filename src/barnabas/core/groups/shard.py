@@ -21,6 +21,7 @@ from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.share.decide import ShareSettings
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.groups.state import ClassicGroup
+from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.groups import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
@@ -44,6 +45,7 @@ class GroupShard:
         image: Callable[[], Cluster] = lambda: NO_TOPICS,
         consumer_settings: Callable[[str], ConsumerSettings] = lambda group_id: ConsumerSettings(),
         share_settings: Callable[[str], ShareSettings] = lambda group_id: ShareSettings(),
+        streams_settings: Callable[[str], StreamsSettings] = lambda group_id: StreamsSettings(),
     ) -> None:
         """`place` is where in the interval the first look for expired offsets falls, so that shards take turns."""
         self.timeline = Timeline()
@@ -58,7 +60,15 @@ class GroupShard:
         self.groups: TimelineDict[str, Group] = TimelineDict(self.timeline)
         self.offsets = Offsets(self.timeline)
         self.members = Members(
-            self.groups, timers, settings, consumer_settings, clock, image, new_id, share_settings=share_settings
+            self.groups,
+            timers,
+            settings,
+            consumer_settings,
+            clock,
+            image,
+            new_id,
+            share_settings=share_settings,
+            streams_settings=streams_settings,
         )
         self.membership = self.members.classic
         self.commits = Commits(self.groups, self.offsets, self.membership.rebalance, settings, clock, image)
@@ -134,7 +144,7 @@ class GroupShard:
         return [
             group
             for _, group in self.groups.committed_items()
-            if (not types or group.type.value.lower() in types) and (not states or group.state_name.lower() in states)
+            if (not types or group.type.value.lower() in types) and (not states or _is_in(states, group.state_name))
         ]
 
     # Removal
@@ -145,7 +155,7 @@ class GroupShard:
             return Decision([], ErrorCode.GROUP_ID_NOT_FOUND)
         if not group.is_empty:
             return Decision([], ErrorCode.NON_EMPTY_GROUP)
-        records = [*self.offsets.tombstones_of_group(group_id), *_tombstones(group)]
+        records = [*self.offsets.tombstones_of_group(group_id), *self._tombstones(group)]
         return Decision(records, ErrorCode.NONE, atomic=False)
 
     def topics_deleted(self, topics: set[str]) -> Decision[None]:
@@ -174,7 +184,7 @@ class GroupShard:
             records += tombstones
             # A share group without members still knows how far it has come: the share coordinator keeps that.
             if nothing_left and group.is_empty and not isinstance(group, ShareGroup):
-                records += _tombstones(group)
+                records += self._tombstones(group)
         if not self._unchecked:
             self.offsets.prune()
         return Decision(records, None, atomic=False)
@@ -190,6 +200,11 @@ class GroupShard:
         self._look_for_expired_after(EXPIRY_PAUSE_MS if self._unchecked else interval_ms)
         return decision
 
+    def _tombstones(self, group: Group) -> list[CoordinatorRecord]:
+        self.members.streams.forget(group.id)
+        return [group_tombstone(group.id)] if isinstance(group, ClassicGroup) else group.tombstones()
 
-def _tombstones(group: Group) -> list[CoordinatorRecord]:
-    return [group_tombstone(group.id)] if isinstance(group, ClassicGroup) else group.tombstones()
+
+def _is_in(states: Collection[str], state_name: str) -> bool:
+    """Kafka knows the filter for `NotReady` as not_ready alone, though its tools ask for notready."""
+    return state_name.lower() in states or (state_name == "NotReady" and "not_ready" in states)

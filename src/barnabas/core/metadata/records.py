@@ -19,6 +19,8 @@ KRAFT_VERSION = "kraft.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+STREAMS_VERSION = "streams.version"
 
 LEVEL_NAMES: Mapping[int, str] = {
     25: "4.0-IV3",
@@ -39,9 +41,16 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
     SHARE_VERSION: (0, 1),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
+    STREAMS_VERSION: (0, 1),
 }
 # What a new cluster begins with. One made before a feature existed here is raised to it at its next start.
-FINALIZED_FEATURES: Mapping[str, int] = {TRANSACTION_VERSION: 2, GROUP_VERSION: 1, SHARE_VERSION: 1}
+FINALIZED_FEATURES: Mapping[str, int] = {
+    TRANSACTION_VERSION: 2,
+    GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
+}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,

@@ -22,7 +22,8 @@ Legal transitions of a leader
   changes nothing. Newer news drops the proposal; without a follower that lagged the high watermark may advance.
 - `appended`: the own log has grown.
 - `fetched`: a follower asked for an offset, so it has everything below it.
-Each of the last three answers whether the high watermark advanced.
+- `review`: other brokers are in service, or time has passed.
+Each of the last four answers whether the high watermark advanced.
 - `expand`, `shrink`: nothing proposed -> proposed, if somebody is to join or to leave.
 - `answered`: proposed -> nothing proposed, proposed again, or proposed until newer metadata comes (`decide.reaction`).
 
@@ -147,6 +148,10 @@ class LeaderState:
     def require(self, min_in_sync: int, now_ms: int) -> bool:
         """`min.insync.replicas` is another one now."""
         self.minimum = min_in_sync
+        return self._advance(now_ms)
+
+    def review(self, now_ms: int) -> bool:
+        """Whoever was about to join may be out of service by now, or have lagged for too long: nobody waits for it."""
         return self._advance(now_ms)
 
     def _adopt(self, committed: Committed, now_ms: int) -> bool:

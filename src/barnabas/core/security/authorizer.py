@@ -8,14 +8,17 @@ imply DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS. An entry that denies imp
 The order of decision: a super user is allowed; any entry that denies decides; any entry that allows decides; if no
 entry at all names the resource, `allow_if_no_acl` decides; otherwise the action is denied.
 
-Entries are indexed by resource type, pattern and principal, so a decision looks at the caller's own entries on that
-resource only. Decisions are remembered until the entries change, in a table with a bound.
+Entries are kept by resource type and principal. When an operation is asked for the first time they become `_Rights`:
+what is denied and allowed by name, and by prefix. A prefix takes over what the prefixes that it begins with say, so the
+longest one that a name begins with says all; it is found by bisection, as any prefix of a name lies before it in order
+and everything between the two begins with it. A decision looks at the caller's rights and at those of everybody.
+Decisions are remembered until the entries change, in a table with a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.core.security.model import Operation, PatternType, PermissionType, Resource, ResourceType
@@ -46,54 +49,113 @@ DEFAULT_ALLOW = Verdict(True, rule="DefaultAllow")
 DEFAULT_DENY = Verdict(False, rule="DefaultDeny")
 
 
-@dataclass(slots=True)
-class _Pattern:
-    """All entries of one resource pattern, by principal."""
+class _Cell:
+    """What the entries of one pattern say about one operation: for all hosts, and for some."""
 
-    by_principal: dict[str, list[AccessControlEntryRecord]] = field(default_factory=dict)
-
-    def add(self, entry: AccessControlEntryRecord) -> None:
-        self.by_principal.setdefault(entry.principal, []).append(entry)
-
-    def of(self, principal: str) -> Iterator[AccessControlEntryRecord]:
-        yield from self.by_principal.get(principal, ())
-        if principal != ANY_USER:
-            yield from self.by_principal.get(ANY_USER, ())
-
-
-class _Patterns:
-    """The resource patterns of one resource type."""
+    __slots__ = ("of_hosts", "verdict")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _Pattern] = {}
-        self.prefixed: dict[str, _Pattern] = {}
-        self._prefix_lengths: tuple[int, ...] = ()
+        self.verdict: Verdict | None = None
+        self.of_hosts: dict[str, Verdict] = {}
 
-    def add(self, entry: AccessControlEntryRecord) -> None:
-        if entry.pattern_type == PatternType.LITERAL:
-            self.literal.setdefault(entry.resource_name, _Pattern()).add(entry)
-        elif entry.pattern_type == PatternType.PREFIXED:
-            self.prefixed.setdefault(entry.resource_name, _Pattern()).add(entry)
+    def add(self, host: str, verdict: Verdict) -> None:
+        if host == WILDCARD:
+            self.verdict = _stronger(self.verdict, verdict)
+        else:
+            self.of_hosts[host] = _stronger(self.of_hosts.get(host), verdict)
 
-    def complete(self) -> None:
-        self._prefix_lengths = tuple(sorted({len(prefix) for prefix in self.prefixed}))
+    def inherit(self, other: _Cell) -> None:
+        if other.verdict is not None:
+            self.add(WILDCARD, other.verdict)
+        for host, verdict in other.of_hosts.items():
+            self.add(host, verdict)
 
-    def matching(self, name: str) -> Iterator[_Pattern]:
-        if (found := self.literal.get(name)) is not None:
-            yield found
+    def find(self, host: str) -> Verdict | None:
+        verdict = self.verdict
+        if self.of_hosts and (own := self.of_hosts.get(host)) is not None:
+            return _stronger(verdict, own)
+        return verdict
+
+
+def _stronger(one: Verdict | None, other: Verdict) -> Verdict:
+    """An entry that denies decides; of two that say the same, the first."""
+    return other if one is None or (one.allowed and not other.allowed) else one
+
+
+class _Rights:
+    """What one principal's entries say about one operation on resources of one type."""
+
+    __slots__ = ("_above", "_cells", "_literal", "_prefixes", "_wildcard")
+
+    def __init__(self, entries: Iterable[AccessControlEntryRecord], operation: Operation) -> None:
+        self._literal: dict[str, _Cell] = {}
+        prefixed: dict[str, _Cell] = {}
+        for entry in entries:
+            if _covers(entry, operation):
+                cells = self._literal if entry.pattern_type == PatternType.LITERAL else prefixed
+                verdict = Verdict(entry.permission_type == PermissionType.ALLOW, entry)
+                cells.setdefault(entry.resource_name, _Cell()).add(entry.host, verdict)
+        self._wildcard = self._literal.get(WILDCARD)
+        self._prefixes = sorted(prefixed)
+        self._cells = [prefixed[prefix] for prefix in self._prefixes]
+        self._above: list[int] = []  # of each prefix: the longest other one that it begins with, -1 if there is none
+        path: list[int] = []
+        for number, prefix in enumerate(self._prefixes):
+            while path and not prefix.startswith(self._prefixes[path[-1]]):
+                path.pop()
+            self._above.append(path[-1] if path else -1)
+            if path:
+                self._cells[number].inherit(self._cells[path[-1]])
+            path.append(number)
+
+    def find(self, name: str, host: str, found: Verdict | None) -> Verdict | None:
+        """The stronger of what these rights say and `found`."""
+        cell = self._literal.get(name)
+        if cell is not None and (verdict := cell.find(host)) is not None:
+            found = _stronger(found, verdict)
         # As in Kafka, the wildcard does not stand for names that begin with `*` themselves.
-        if not name.startswith(WILDCARD) and (found := self.literal.get(WILDCARD)) is not None:
-            yield found
-        for length in self._prefix_lengths:
-            if length > len(name):
-                break
-            if (found := self.prefixed.get(name[:length])) is not None:
-                yield found
+        if self._wildcard is not None and name[:1] != WILDCARD and (verdict := self._wildcard.find(host)) is not None:
+            found = _stronger(found, verdict)
+        prefixes = self._prefixes
+        if prefixes:
+            number = bisect_right(prefixes, name) - 1
+            while number >= 0 and not name.startswith(prefixes[number]):
+                number = self._above[number]
+            if number >= 0 and (verdict := self._cells[number].find(host)) is not None:
+                found = _stronger(found, verdict)
+        return found
 
-    def entries_of(self, principal: str) -> Iterator[AccessControlEntryRecord]:
-        for patterns in (self.literal, self.prefixed):
-            for pattern in patterns.values():
-                yield from pattern.of(principal)
+
+class _Owned:
+    """The entries of one principal on resources of one type, and its rights as far as they were asked for."""
+
+    __slots__ = ("entries", "rights")
+
+    def __init__(self) -> None:
+        self.entries: list[AccessControlEntryRecord] = []
+        self.rights: dict[Operation, _Rights] = {}
+
+    def of(self, operation: Operation) -> _Rights:
+        rights = self.rights.get(operation)
+        if rights is None:
+            rights = self.rights[operation] = _Rights(self.entries, operation)
+        return rights
+
+
+class _Named:
+    """Which names of one type any entry is about."""
+
+    def __init__(self, entries: Iterable[AccessControlEntryRecord]) -> None:
+        self._literal: set[str] = set()
+        self._prefixed: set[str] = set()
+        for entry in entries:
+            (self._literal if entry.pattern_type == PatternType.LITERAL else self._prefixed).add(entry.resource_name)
+        self._lengths = sorted({len(prefix) for prefix in self._prefixed})
+
+    def __contains__(self, name: str) -> bool:
+        if name in self._literal or (WILDCARD in self._literal and not name.startswith(WILDCARD)):
+            return True
+        return any(name[:length] in self._prefixed for length in self._lengths if length <= len(name))
 
 
 class Authorizer:
@@ -106,12 +168,16 @@ class Authorizer:
     ) -> None:
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl = allow_if_no_acl
-        self._by_type: dict[int, _Patterns] = {}
+        self._owned: dict[tuple[int, str], _Owned] = {}
+        self._named: dict[int, _Named] = {}
         self._remembered: dict[tuple[str, str, int, Resource], Verdict] = {}
         for entry in entries:
-            self._by_type.setdefault(entry.resource_type, _Patterns()).add(entry)
-        for patterns in self._by_type.values():
-            patterns.complete()
+            if entry.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+                key = entry.resource_type, entry.principal
+                owned = self._owned.get(key)
+                if owned is None:
+                    owned = self._owned[key] = _Owned()
+                owned.entries.append(entry)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         return self.decide(principal, host, operation, resource).allowed
@@ -129,30 +195,34 @@ class Authorizer:
         return verdict
 
     def _decide(self, principal: str, host: str, operation: Operation, resource: Resource) -> Verdict:
-        patterns = self._by_type.get(resource.type)
-        allowing: AccessControlEntryRecord | None = None
-        named = False
-        for pattern in patterns.matching(resource.name) if patterns is not None else ():
-            named = True
-            for entry in pattern.of(principal):
-                if not _applies(entry, host, operation):
-                    continue
-                if entry.permission_type == PermissionType.DENY:
-                    return Verdict(False, entry)
-                allowing = allowing or entry
-        if allowing is not None:
-            return Verdict(True, allowing)
-        return DEFAULT_ALLOW if self.allow_if_no_acl and not named else DEFAULT_DENY
+        kind, name = resource
+        found: Verdict | None = None
+        for who in (principal, ANY_USER):
+            owned = self._owned.get((kind, who))
+            if owned is not None:
+                found = owned.of(operation).find(name, host, found)
+        if found is not None:
+            return found
+        return DEFAULT_ALLOW if self.allow_if_no_acl and not self._is_named(resource) else DEFAULT_DENY
+
+    def _is_named(self, resource: Resource) -> bool:
+        named = self._named.get(resource.type)
+        if named is None:
+            entries = (
+                entry for key, owned in self._owned.items() if key[0] == resource.type for entry in owned.entries
+            )
+            named = self._named[resource.type] = _Named(entries)
+        return resource.name in named
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is any name of this type on which the caller may do this. Implied operations do not count."""
         if self.allows(principal, host, operation, Resource(resource_type, "hardcode")):
             return True
-        patterns = self._by_type.get(resource_type)
-        entries = [] if patterns is None else list(patterns.entries_of(principal))
         applying = [
             entry
-            for entry in entries
+            for who in dict.fromkeys((principal, ANY_USER))
+            if (owned := self._owned.get((resource_type, who))) is not None
+            for entry in owned.entries
             if entry.host in (WILDCARD, host) and entry.operation in (operation, Operation.ALL)
         ]
         denied = {_pattern_of(entry) for entry in applying if entry.permission_type == PermissionType.DENY}
@@ -161,9 +231,7 @@ class Authorizer:
         return any(not _covered(entry, denied) for entry in applying if entry.permission_type == PermissionType.ALLOW)
 
 
-def _applies(entry: AccessControlEntryRecord, host: str, operation: Operation) -> bool:
-    if entry.host != WILDCARD and entry.host != host:
-        return False
+def _covers(entry: AccessControlEntryRecord, operation: Operation) -> bool:
     if entry.operation in (operation, Operation.ALL):
         return True
     return entry.permission_type == PermissionType.ALLOW and entry.operation in IMPLIED_BY.get(operation, ())

@@ -15,6 +15,8 @@ OPERATIONS_NOT_ASKED_FOR = -(1 << 31)
 
 
 class Operation(IntEnum):
+    __hash__ = int.__hash__  # that of Enum is a function in Python, and each decision hashes four times
+
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -34,6 +36,8 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
+    __hash__ = int.__hash__
+
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2

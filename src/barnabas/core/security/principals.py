@@ -36,11 +36,11 @@ class _Rule:
         if found is None:
             return None
         # Java replaces every place where the pattern matches, an empty match at the end included.
-        replaced = self.pattern.sub(lambda match: _expand(self.replacement, match), name)
+        replaced = self.pattern.sub(lambda match: expand(self.replacement, match), name)
         return replaced.lower() if self.case == "L" else replaced.upper() if self.case == "U" else replaced
 
 
-def _expand(replacement: str, match: re.Match[str]) -> str:
+def expand(replacement: str, match: re.Match[str]) -> str:
     groups = match.re.groups
 
     def reference(found: re.Match[str]) -> str:

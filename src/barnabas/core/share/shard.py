@@ -151,6 +151,11 @@ class ShareStateShard:
         )
         return Decision([update_record(key, update)], None)
 
+    def write_snapshot(self, key: ShareKey) -> Decision[None]:
+        """The state as it is, so that nothing before it in the log is needed."""
+        state = self.states.get(key)
+        return Decision([] if state is None else [snapshot_record(key, self._next_snapshot(state))], None)
+
     def delete(self, key: ShareKey) -> Decision[None]:
         self._check(key)
         return Decision([tombstone(key)] if key in self.states else [], None)

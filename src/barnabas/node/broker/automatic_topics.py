@@ -19,12 +19,13 @@ from barnabas.node.configuration import BrokerConfig
 from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("barnabas.topics")
 
 DELETED_RECENTLY_MS = 10_000
 DELETED_MAX = 10_000
+FAILURES_MAX = 1_000
 
 
 class AutomaticTopics:
@@ -35,6 +36,9 @@ class AutomaticTopics:
         self._limiter = LogLimiter()
         self._deleted: dict[str, int] = {}  # when, the oldest first
         self._tasks: set[asyncio.Task[None]] = set()
+        # Of topics created in the background: those on their way, and why others failed, until when that is told.
+        self._on_their_way: set[str] = set()
+        self._failures: dict[str, tuple[str, int]] = {}
 
     def apply(self, delta: MetadataDelta) -> None:
         now_ms = self._clock()
@@ -82,6 +86,36 @@ class AutomaticTopics:
         refused = [each for each in results if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)]
         if refused:
             self._warn([each.name for each in refused], refused[0].error_message)
+
+    def create_in_background(self, topics: Iterable[CreatableTopic], failures_kept_ms: int) -> dict[str, str]:
+        """Internal topics of streams groups. Returns why some of them could not be created lately; those are not tried
+        again before that is forgotten."""
+        now_ms = self._clock()
+        self._failures = {name: each for name, each in self._failures.items() if each[1] > now_ms}
+        listed = list(topics)
+        wanted = [each for each in listed if each.name not in self._failures and each.name not in self._on_their_way]
+        if wanted:
+            self._on_their_way |= {each.name for each in wanted}
+            task = asyncio.get_running_loop().create_task(self._create_internal(wanted, failures_kept_ms))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return {each.name: self._failures[each.name][0] for each in listed if each.name in self._failures}
+
+    async def _create_internal(self, topics: list[CreatableTopic], failures_kept_ms: int) -> None:
+        names = [topic.name for topic in topics]
+        failed: dict[str, str] = {}
+        try:
+            for result in (await self._controller.request(CreateTopicsRequest(topics=topics))).topics:
+                if result.error_code:
+                    failed[result.name] = result.error_message or ErrorCode(result.error_code).name
+        except KafkaError as error:
+            failed = dict.fromkeys(names, error.message or error.code.name)
+        finally:
+            self._on_their_way -= set(names)
+        if failed:
+            self._warn(list(failed), next(iter(failed.values())))
+        until_ms = self._clock() + failures_kept_ms
+        self._failures |= {name: (why, until_ms) for name, why in list(failed.items())[:FAILURES_MAX]}
 
     def _warn(self, names: Sequence[str | None], why: str | None) -> None:
         """One line for all names, since the client chooses how many there are."""

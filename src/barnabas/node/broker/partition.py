@@ -337,6 +337,8 @@ class Partition:
         replication = self.replication
         if not isinstance(replication, LeaderState) or replication.is_alone or self.log.offline:
             return
+        if replication.review(now_ms):
+            self._advanced(self._take_committed())
         self._propose(replication.shrink(now_ms))
         for replica_id in replication.replicas:
             if replica_id not in replication.in_sync and replication.follows(replica_id):

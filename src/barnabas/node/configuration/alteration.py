@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from barnabas.core.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, Changes
+from barnabas.core.metadata.records import ELIGIBLE_LEADER_REPLICAS_VERSION
 from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, MetadataImage
 from barnabas.node.configuration.access import broker_id
 from barnabas.node.configuration.broker import BrokerConfig
@@ -19,8 +20,6 @@ from barnabas.node.configuration.layers import broker_definition, default_of
 from barnabas.node.configuration.reconfiguration import check_reconfiguration
 from barnabas.node.configuration.topics import TopicConfigs, check_topic, refuse_unknown
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-ELR_FEATURE = "eligible.leader.replicas.version"
 
 CLIENT_SELECTORS = frozenset(
     {
@@ -62,7 +61,7 @@ class AlterationRules:
             layer = broker.dynamic_broker if name else broker.dynamic_default
             usable = {key: text for key, text in configs.items() if key in altered or key in layer}
             check_reconfiguration(broker, usable, per_broker=bool(name))
-            if image.features.get(ELR_FEATURE):
+            if image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
                 _check_min_insync_replicas(name, altered)
         elif kind == GROUP_RESOURCE:
             check_group(configs, self._topics.broker(image))

@@ -36,6 +36,8 @@ class PlainKeys:
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     barnabas_answer_max_bytes: int
+    barnabas_audit_allowed: bool
+    barnabas_audit_topic: str
     barnabas_fetch_session_max_partitions: int
     barnabas_produce_validation: str
     barnabas_request_max_elements: int
@@ -80,6 +82,12 @@ class PlainKeys:
     group_share_partition_max_record_locks: int
     group_share_record_lock_duration_ms: int
     group_share_session_timeout_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_max_size: int
+    group_streams_num_standby_replicas: int
+    group_streams_session_timeout_ms: int
     initial_broker_registration_timeout_ms: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -136,6 +144,7 @@ class PlainKeys:
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_prune_interval_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

@@ -57,6 +57,11 @@ GROUP_KEYS = frozenset(
         "share.record.lock.duration.ms",
         "share.renew.acknowledge.enable",
         "share.session.timeout.ms",
+        "streams.assignment.interval.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.initial.rebalance.delay.ms",
+        "streams.num.standby.replicas",
+        "streams.session.timeout.ms",
     }
 )
 OWN_BROKER_KEYS = frozenset(
@@ -66,6 +71,8 @@ OWN_BROKER_KEYS = frozenset(
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "barnabas.answer.max.bytes",
+        "barnabas.audit.allowed",
+        "barnabas.audit.topic",
         "barnabas.fetch.session.max.partitions",
         "barnabas.produce.validation",
         "barnabas.request.max.elements",
@@ -113,6 +120,12 @@ OWN_BROKER_KEYS = frozenset(
         "group.share.partition.max.record.locks",
         "group.share.record.lock.duration.ms",
         "group.share.session.timeout.ms",
+        "group.streams.assignment.interval.ms",
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.initial.rebalance.delay.ms",
+        "group.streams.max.size",
+        "group.streams.num.standby.replicas",
+        "group.streams.session.timeout.ms",
         "share.coordinator.snapshot.update.records.per.snapshot",
         "initial.broker.registration.timeout.ms",
         "leader.imbalance.check.interval.seconds",
@@ -169,10 +182,13 @@ OWN_BROKER_KEYS = frozenset(
         "replica.selector.class",
         "replica.socket.timeout.ms",
         "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
         "sasl.mechanism.controller.protocol",
         "sasl.server.max.receive.size",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.prune.interval.ms",
         "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.segment.bytes",
         "socket.listen.backlog.size",
@@ -246,7 +262,8 @@ def _default(definition: Definition) -> str:
 
 
 def _list(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    # A line each: who changes one changes one line.
+    return ",\n".join(f"`{name}`" for name in names)
 
 
 def rewrite(document: str) -> str:

@@ -129,7 +129,8 @@ class Controller:
         try:
             await self._loader.reached(self._raft.high_watermark - 1)
             self._term = term = ActiveController(self._raft, epoch, lambda: self._loader.image, self._first_level)
-            term.append(bootstrap(term.image, self._bootstrap_records))
+            minimum = self._topic_configs.broker(term.image).min_insync_replicas
+            term.append(bootstrap(term.image, self._bootstrap_records, minimum))
             await term.until_committed()
             term.append(raise_features(term.image))
             await term.until_committed()

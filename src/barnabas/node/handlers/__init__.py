@@ -109,6 +109,8 @@ HANDLERS: dict[int, Api] = {
     85: Api("k85_write_share_group_state", BROKER),
     86: Api("k86_delete_share_group_state", BROKER),
     87: Api("k87_read_share_group_state_summary", BROKER),
+    88: Api("k88_streams_group_heartbeat", BROKER),
+    89: Api("k89_streams_group_describe", BROKER),
     90: Api("k90_describe_share_group_offsets", BROKER),
     91: Api("k91_alter_share_group_offsets", BROKER),
     92: Api("k92_delete_share_group_offsets", BROKER),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.metadata.records import GROUP_VERSION, SHARE_VERSION
+from barnabas.core.metadata.records import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 def require_consumer_protocol(node: Groups) -> None:
     is_on = "consumer" in node.config.group_coordinator_rebalance_protocols
     if not is_on or node.image.features.get(GROUP_VERSION, 0) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def require_streams_protocol(node: Groups) -> None:
+    is_on = "streams" in node.config.group_coordinator_rebalance_protocols
+    if not is_on or node.image.features.get(STREAMS_VERSION, 0) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -35,4 +35,10 @@ def decide(
         if not validate_only:
             cluster.image.replay(KRaftVersionRecord(k_raft_version=level))
 
-    return update_features(cluster.image, request, context.api_version, upgrade_quorum=upgrade_quorum)
+    return update_features(
+        cluster.image,
+        request,
+        context.api_version,
+        upgrade_quorum=upgrade_quorum,
+        min_insync_replicas=cluster.config.min_insync_replicas,
+    )

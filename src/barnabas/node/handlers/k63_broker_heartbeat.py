@@ -23,5 +23,5 @@ def decide(
 ) -> Decision[BrokerHeartbeatResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     if context.is_own and cluster.is_alone_with(request.broker_id):
-        return brokers.heartbeat(cluster.image, request)
+        return brokers.heartbeat(cluster.image, request, cluster.rules)
     return liveness.heartbeat(cluster.image, request, cluster.sessions, cluster.rules, cluster.clock())

@@ -21,4 +21,4 @@ def decide(
     context: RequestContext, request: UnregisterBrokerRequest, cluster: Cluster
 ) -> Decision[UnregisterBrokerResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
-    return unregister_broker(cluster.image, request.broker_id, cluster.node_id)
+    return unregister_broker(cluster.image, request.broker_id, cluster.node_id, cluster.rules)

@@ -12,11 +12,9 @@ from barnabas.core.groups.consumer.group import ConsumerGroup
 from barnabas.core.groups.consumer.member import ConsumerMember
 from barnabas.core.groups.modern import Target, most_wanted
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.core.security.model import Operation, Resource
+from barnabas.node.handlers.group_descriptions import Describing, committed_group, describe_groups, named_partitions
 from barnabas.node.handlers.group_protocols import require_consumer_protocol
 from barnabas.node.requests import RequestContext
-from barnabas.node.turns import in_turns
-from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -36,45 +34,23 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 async def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest, node: Groups
 ) -> ConsumerGroupDescribeResponse:
-    groups = []
-    async for group_id in in_turns(request.group_ids):
-        try:
-            require_consumer_protocol(node)
-            context.authorize(Operation.DESCRIBE, Resource.group(group_id))
-            described = _describe(group_id, node)
-            _require_visible(context, described)
-            if request.include_authorized_operations:
-                described.authorized_operations = context.authorized_operations(Resource.group(group_id))
-        except KafkaError as error:
-            message = error.message or None
-            described = DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
-        groups.append(described)
-    return ConsumerGroupDescribeResponse(groups=groups)
+    describing = Describing(require_consumer_protocol, _describe, _topics)
+    return ConsumerGroupDescribeResponse(
+        groups=await describe_groups(context, request, node, DescribedGroup, describing)
+    )
 
 
-def _require_visible(context: RequestContext, group: DescribedGroup) -> None:
-    """Clients are not told of topics that they may not describe."""
-    topics = {
+def _topics(group: DescribedGroup) -> Iterable[str]:
+    return (
         each.topic_name
         for member in group.members
         for assignment in (member.assignment, member.target_assignment)
         for each in assignment.topic_partitions
-    }
-    if any(not context.may(Operation.DESCRIBE, Resource.topic(topic)) for topic in topics):
-        raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
+    )
 
 
 def _describe(group_id: str, node: Groups) -> DescribedGroup:
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = node.groups.shard_for(group_id).committed_group(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if not isinstance(group, ConsumerGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    group = committed_group(group_id, node, ConsumerGroup)
     members = [member for _, member in group.members.committed_items()]
     epochs = group.committed_epochs
     return DescribedGroup(
@@ -93,6 +69,7 @@ def _member(member: ConsumerMember, target: Target, image: MetadataImage) -> Mem
     for partitions in (member.assigned, member.revoking):
         for topic_id, each in partitions.items():
             held.setdefault(topic_id, []).extend(each)
+    names = image.topic_names
     return Member(
         member_id=member.id,
         instance_id=member.instance_id,
@@ -102,17 +79,7 @@ def _member(member: ConsumerMember, target: Target, image: MetadataImage) -> Mem
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(held.items(), image),
-        target_assignment=_assignment(target.items(), image),
+        assignment=Assignment(topic_partitions=named_partitions(held, names, TopicPartitions)),
+        target_assignment=Assignment(topic_partitions=named_partitions(target, names, TopicPartitions)),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
-    )
-
-
-def _assignment(partitions: Iterable[tuple[Uuid, Iterable[int]]], image: MetadataImage) -> Assignment:
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic_id, topic_name=image.topic_names[topic_id], partitions=sorted(each))
-            for topic_id, each in partitions
-            if topic_id in image.topic_names
-        ]
     )

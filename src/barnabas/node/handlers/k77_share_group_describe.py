@@ -5,14 +5,13 @@ Deviations from Kafka: none known.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.core.groups.share.group import ShareGroup
-from barnabas.core.security.model import Operation, Resource
+from barnabas.node.handlers.group_descriptions import Describing, committed_group, describe_groups, named_partitions
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.requests import RequestContext
-from barnabas.node.turns import in_turns
-from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -31,35 +30,16 @@ ASSIGNOR = "simple"
 async def handle(
     context: RequestContext, request: ShareGroupDescribeRequest, node: Groups
 ) -> ShareGroupDescribeResponse:
-    groups = []
-    async for group_id in in_turns(request.group_ids):
-        try:
-            require_share_protocol(node)
-            context.authorize(Operation.DESCRIBE, Resource.group(group_id))
-            described = _describe(group_id, node)
-            topics = {each.topic_name for member in described.members for each in member.assignment.topic_partitions}
-            if any(not context.may(Operation.DESCRIBE, Resource.topic(topic)) for topic in topics):
-                raise KafkaError(
-                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                    "The group has described topic(s) that the client is not authorized to describe.",
-                )
-            if request.include_authorized_operations:
-                described.authorized_operations = context.authorized_operations(Resource.group(group_id))
-        except KafkaError as error:
-            message = error.message or None
-            described = DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
-        groups.append(described)
-    return ShareGroupDescribeResponse(groups=groups)
+    describing = Describing(require_share_protocol, _describe, _topics)
+    return ShareGroupDescribeResponse(groups=await describe_groups(context, request, node, DescribedGroup, describing))
+
+
+def _topics(group: DescribedGroup) -> Iterable[str]:
+    return (each.topic_name for member in group.members for each in member.assignment.topic_partitions)
 
 
 def _describe(group_id: str, node: Groups) -> DescribedGroup:
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = node.groups.shard_for(group_id).committed_group(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if not isinstance(group, ShareGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    group = committed_group(group_id, node, ShareGroup)
     names, epochs = node.image.topic_names, group.committed_epochs
     return DescribedGroup(
         group_id=group_id,
@@ -75,13 +55,7 @@ def _describe(group_id: str, node: Groups) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(member.topics),
-                assignment=Assignment(
-                    topic_partitions=[
-                        TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(each))
-                        for topic_id, each in member.assigned.items()
-                        if topic_id in names
-                    ]
-                ),
+                assignment=Assignment(topic_partitions=named_partitions(member.assigned, names, TopicPartitions)),
             )
             for _, member in group.members.committed_items()
         ],

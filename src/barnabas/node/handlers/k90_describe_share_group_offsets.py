@@ -38,17 +38,20 @@ async def handle(
     async for asked in in_turns(request.groups):
         try:
             require_share_protocol(node)
-            context.authorize(Operation.DESCRIBE, Resource.group(asked.group_id))
+            if not context.may(Operation.DESCRIBE, Resource.group(asked.group_id)):
+                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             topics = [
                 await _topic(context, asked.group_id, name, partitions, node)
-                for name, partitions in _wanted(asked, node)
+                async for name, partitions in in_turns(_wanted(asked, node))
                 if asked.topics is not None or context.may(Operation.DESCRIBE, Resource.topic(name))
             ]
             groups.append(DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics))
         except KafkaError as error:
+            is_denied = error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            message = None if is_denied else error.message or error.code.name
             groups.append(
                 DescribeShareGroupOffsetsResponseGroup(
-                    group_id=asked.group_id, error_code=error.code, error_message=error.message or error.code.name
+                    group_id=asked.group_id, error_code=error.code, error_message=message
                 )
             )
     return DescribeShareGroupOffsetsResponse(groups=groups)
@@ -70,22 +73,28 @@ async def _topic(
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         refused = [
             DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=code, error_message="Topic authorization failed."
+                partition_index=index,
+                start_offset=UNKNOWN,
+                error_code=code,
+                error_message="Topic authorization failed.",
             )
-            for index in partitions
+            async for index in in_turns(partitions)
         ]
         return DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=refused)
     topic = node.image.topics.get(name)
     if topic is None:
         unknown = [
             DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)
-            for index in partitions
+            async for index in in_turns(partitions)
         ]
         return DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=unknown)
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=name,
         topic_id=topic.topic_id,
-        partitions=[await _partition(ShareKey(group_id, topic.topic_id, index), name, node) for index in partitions],
+        partitions=[
+            await _partition(ShareKey(group_id, topic.topic_id, index), name, node)
+            async for index in in_turns(partitions)
+        ],
     )
 
 
@@ -95,7 +104,10 @@ async def _partition(key: ShareKey, topic: str, node: Shares) -> DescribeShareGr
     except Exception as fault:
         error = item_error(fault, "the state of a share partition")
         return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=key.partition, error_code=error.code, error_message=error.message or None
+            partition_index=key.partition,
+            start_offset=UNKNOWN,
+            error_code=error.code,
+            error_message=error.message or None,
         )
     lag = UNKNOWN
     partition = node.partitions.get(topic, key.partition)

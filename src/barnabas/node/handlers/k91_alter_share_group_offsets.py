@@ -11,6 +11,7 @@ from barnabas.core.security.model import Operation, Resource
 from barnabas.node.broker.shares.initializing import initialize
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -35,7 +36,7 @@ async def handle(
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         offsets: dict[tuple[Uuid, int], int] = {}
-        answers = [_answer(context, topic, node, offsets) for topic in request.topics]
+        answers = [await _answer(context, topic, node, offsets) async for topic in in_turns(request.topics)]
         wanted = await node.groups.submit(group_id, lambda shard: shard.members.alter_share_offsets(group_id, offsets))
         if offsets:
             await initialize(node, wanted)
@@ -45,7 +46,7 @@ async def handle(
     return AlterShareGroupOffsetsResponse(responses=answers)
 
 
-def _answer(
+async def _answer(
     context: RequestContext,
     asked: AlterShareGroupOffsetsRequestTopic,
     node: Shares,
@@ -57,7 +58,7 @@ def _answer(
     may = context.may(Operation.READ, Resource.topic(asked.topic_name))
     if topic is not None and may:
         answer.topic_id = topic.topic_id
-    for each in asked.partitions:
+    async for each in in_turns(asked.partitions):
         code = ErrorCode.NONE
         if not may:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

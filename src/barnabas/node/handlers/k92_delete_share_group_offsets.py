@@ -11,6 +11,7 @@ from barnabas.core.security.model import Operation, Resource
 from barnabas.node.broker.shares.initializing import delete_states
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.requests import RequestContext
+from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -32,10 +33,10 @@ async def handle(
         context.authorize(Operation.DELETE, Resource.group(group_id))
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        answers = [_answer(context, topic.topic_name, node) for topic in request.topics]
+        answers = [_answer(context, topic.topic_name, node) async for topic in in_turns(request.topics)]
         wanted = [each.topic_id for each in answers if not each.error_code]
         gone = await node.groups.submit(group_id, lambda shard: shard.members.begin_deletion(group_id, wanted))
-        for answer in answers:
+        async for answer in in_turns(answers):
             if not answer.error_code and answer.topic_id not in gone:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 answer.topic_id = ZERO_UUID

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
-from barnabas.core.security.authorizer import Authorizer, Verdict
+from barnabas.core.security.authorizer import Authorizer
 from barnabas.core.security.model import Operation, Resource, ResourceType
 from barnabas.node.configuration import BrokerConfig, ConfigError
-from barnabas.node.log_limiter import LogLimiter
-
-log = logging.getLogger("barnabas.authorizer")
+from barnabas.node.security.audit import Audit
 
 AUTHORIZERS = frozenset(
     {
@@ -22,14 +18,14 @@ AUTHORIZERS = frozenset(
 
 
 class Access:
-    def __init__(self, super_users: frozenset[str], *, allow_if_no_acl: bool) -> None:
+    def __init__(self, super_users: frozenset[str], audit: Audit, *, allow_if_no_acl: bool) -> None:
         self._super_users = super_users
         self._allow_if_no_acl = allow_if_no_acl
         self._authorizer = Authorizer(super_users=super_users)
-        self._limiter = LogLimiter()
+        self._audit = audit
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Access | None:
+    def of(cls, config: BrokerConfig, audit: Audit) -> Access | None:
         """None if nothing is to be checked."""
         name = str(config.value("authorizer.class.name")).strip()
         if not name:
@@ -42,7 +38,7 @@ class Access:
             if ":" not in user:
                 raise ConfigError(f"super.users has '{user}', which is no principal: User:name is one.")
         lenient = config.properties.get("allow.everyone.if.no.acl.found", "false").strip().lower() == "true"
-        return cls(frozenset(filter(None, users)), allow_if_no_acl=lenient)
+        return cls(frozenset(filter(None, users)), audit, allow_if_no_acl=lenient)
 
     def load(self, image: MetadataImage) -> None:
         self._authorizer = Authorizer(
@@ -56,22 +52,14 @@ class Access:
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         verdict = self._authorizer.decide(principal, host, operation, resource)
         if not verdict.allowed:
-            self._tell(principal, host, operation, resource, verdict)
+            self._audit.denied(principal, host, operation, resource, verdict)
+        elif self._audit.learns:
+            self._audit.allowed(principal, host, operation, resource, verdict)
         return verdict.allowed
+
+    def would_allow(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """For answers that list rights: nobody has done anything, so nothing is told to the audit."""
+        return self._authorizer.allows(principal, host, operation, resource)
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         return self._authorizer.allows_any(principal, host, operation, kind)
-
-    def _tell(self, principal: str, host: str, operation: Operation, resource: Resource, verdict: Verdict) -> None:
-        """At most a line a minute for each kind of denial: whoever is denied chooses everything else in it."""
-        if self._limiter.allows((operation, resource.type)):
-            rule = verdict.rule if verdict.entry is None else f"the entry that denies {verdict.entry.principal}"
-            log.info(
-                "%s at %s was denied %s on %s %s, by %s (more of this kind are not logged for a minute)",
-                principal,
-                host,
-                operation.name,
-                resource.type.name,
-                resource.name,
-                rule,
-            )

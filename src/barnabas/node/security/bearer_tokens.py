@@ -11,15 +11,13 @@ accepted only where Kafka's class for them is named, and never together with an 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from barnabas.client.jwks import ALGORITHMS, read_keys
 from barnabas.core.security.oauth import BearerToken
 from barnabas.core.security.sasl import LoginRefused
 from barnabas.node.configuration import BrokerConfig, ConfigError
@@ -31,9 +29,6 @@ UNSECURED = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 )
 HANDLER = "oauthbearer.sasl.server.callback.handler.class"
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-DOCUMENT_BYTES_MAX = 1 << 20
-READ_TIMEOUT_S = 10.0
 
 
 class BearerTokens:
@@ -151,28 +146,6 @@ class BearerTokens:
         if not isinstance(expires, (int, float)) or expires + self._leeway_s < time.time():
             raise ValueError("it has expired, or does not say when it does")
         return claims
-
-
-def read_keys(url: str) -> dict[str | None, Any]:
-    """The keys of a JWKS document by their ids. Blocks."""
-    import jwt
-
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        text = Path(unquote(parts.path)).read_bytes()
-    else:
-        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as response:
-            text = response.read(DOCUMENT_BYTES_MAX + 1)
-    if len(text) > DOCUMENT_BYTES_MAX:
-        raise ValueError(f"it has more than {DOCUMENT_BYTES_MAX} bytes")
-    keys: dict[str | None, Any] = {}
-    for each in json.loads(text)["keys"]:
-        if each.get("use", "sig") != "sig" or each.get("kty") not in ("RSA", "EC", "OKP"):
-            continue
-        keys[each.get("kid")] = jwt.PyJWK(each, algorithm=each.get("alg"))
-    if not keys:
-        raise ValueError("it has no public key for signatures")
-    return keys
 
 
 def _key_id(message: bytes) -> str | None:

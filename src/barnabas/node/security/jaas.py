@@ -1,6 +1,6 @@
-"""Passwords of PLAIN: the options `user_NAME="password"` of a listener's login module.
+"""Login modules of a listener, and the passwords of PLAIN: the options `user_NAME="password"` of its module.
 
-They stand in `listener.name.NAME.plain.sasl.jaas.config`, or in the section `KafkaServer` of a JAAS file that
+They stand in `listener.name.NAME.MECHANISM.sasl.jaas.config`, or in the section `KafkaServer` of a JAAS file that
 `KAFKA_OPTS=-Djava.security.auth.login.config=FILE` names, as Kafka's start scripts have it.
 """
 
@@ -20,11 +20,7 @@ _FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def plain_passwords(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    key = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
-    text = properties.get(key)
-    if text is None:
-        text = _section_of_file(listener)
-        key = "the JAAS file"
+    key, text = login_module(properties, listener, "plain", "PlainLoginModule")
     if text is None:
         raise ConfigError(f"{key} is missing: PLAIN on the listener {listener} needs the names and passwords of users.")
     try:
@@ -34,7 +30,14 @@ def plain_passwords(properties: Mapping[str, str], listener: str) -> dict[str, s
     return {name.removeprefix(USER): secret for name, secret in options.items() if name.startswith(USER)}
 
 
-def _section_of_file(listener: str) -> str | None:
+def login_module(properties: Mapping[str, str], listener: str, mechanism: str, module: str) -> tuple[str, str | None]:
+    """Where the module of a mechanism was looked for, and its text if it is there."""
+    key = f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config"
+    text = properties.get(key)
+    return (key, text) if text is not None else ("the JAAS file", _module_of_file(listener, module))
+
+
+def _module_of_file(listener: str, module: str) -> str | None:
     found = _FILE.search(os.environ.get("KAFKA_OPTS", ""))
     if found is None:
         return None
@@ -45,6 +48,6 @@ def _section_of_file(listener: str) -> str | None:
     for name in (f"{listener.lower()}.KafkaServer", "KafkaServer"):
         section = re.search(rf"(?:^|\s){re.escape(name)}\s*\{{(.*?)\}}\s*;", text, re.DOTALL)
         if section is not None:
-            plain = re.search(r"[\w.$]*PlainLoginModule\b[^;]*;", section[1])
-            return plain[0] if plain is not None else None
+            named = re.search(rf"[\w.$]*{module}\b[^;]*;", section[1])
+            return named[0] if named is not None else None
     return None

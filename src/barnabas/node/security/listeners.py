@@ -56,6 +56,11 @@ def logins_of(config: BrokerConfig, endpoint: ListenerEndpoint, image: Callable[
         from barnabas.node.security.bearer_tokens import BearerTokens
 
         bearer_tokens = BearerTokens.of(config, endpoint.name)
+    kerberos = None
+    if "GSSAPI" in known:
+        from barnabas.node.security.kerberos import KerberosLogins
+
+        kerberos = KerberosLogins.of(config, endpoint.name)
     tokens = None
     if (rules := token_rules(config)) is not None:
         tokens = TokenCredentials(rules, image)
@@ -68,6 +73,7 @@ def logins_of(config: BrokerConfig, endpoint: ListenerEndpoint, image: Callable[
         session_max_ms={mechanism: session_max_ms(config, prefix, mechanism) for mechanism in known},
         bearer_tokens=bearer_tokens,
         tokens=tokens,
+        kerberos=kerberos,
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.node.dispatch import Answer, Dispatcher, Exchange
     from barnabas.node.requests import Session
     from barnabas.node.security.bearer_tokens import BearerTokens
+    from barnabas.node.security.kerberos import KerberosLogins
     from barnabas.node.security.tokens import TokenCredentials
 
 SASL_AUTHENTICATE = 36
@@ -45,13 +46,14 @@ class Logins:
     """How clients log in on one listener."""
 
     mechanisms: tuple[str, ...]
-    passwords: Mapping[str, str]  # of PLAIN
+    passwords: Mapping[str, str] = field(repr=False)  # of PLAIN
     scram_credential: Callable[[str, str], ScramCredential | None]  # of a mechanism and a user
     max_receive_bytes: int = 512 << 10
     refusal_delay_s: float = 0.1
     session_max_ms: Mapping[str, int] = field(default_factory=dict)  # of a mechanism; 0: for ever
     bearer_tokens: BearerTokens | None = None
     tokens: TokenCredentials | None = None
+    kerberos: KerberosLogins | None = None
 
     def begin(self, dispatcher: Dispatcher, session: Session, on_end: Callable[[bool], None]) -> Login:
         """The login of one connection. `on_end` is told once: whether the client is in."""
@@ -63,6 +65,9 @@ class Logins:
         if mechanism == "OAUTHBEARER":
             assert self.bearer_tokens is not None
             return BearerServer(self.bearer_tokens.validate)
+        if mechanism == "GSSAPI":
+            assert self.kerberos is not None
+            return self.kerberos.exchange()
         tokens = self.tokens
         return ScramServer(
             mechanism,

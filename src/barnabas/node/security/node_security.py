@@ -6,15 +6,20 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.client.errors import BrokerUnreachable
+from barnabas.client.settings import ClientSettings
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
 from barnabas.node.configuration import BrokerConfig, ConfigError, ListenerEndpoint
 from barnabas.node.net.connection_rates import NODE
 from barnabas.node.security.access import Access
+from barnabas.node.security.audit import Audit
 from barnabas.node.security.listeners import logins_of, tls_of
+from barnabas.node.security.peers import peer_security
 from barnabas.node.security.quotas import Quotas, QuotaWindows
 
 if TYPE_CHECKING:
     from barnabas.node.net.server import Server
+    from barnabas.node.security.audit_topic import AuditTopic
     from barnabas.node.security.login import Logins
     from barnabas.node.security.tls import ListenerTls
 
@@ -24,7 +29,8 @@ log = logging.getLogger("barnabas.security")
 class NodeSecurity:
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         """Key stores and passwords are read here, before anything is made on the disk. Raises ConfigError."""
-        self.access = Access.of(config)
+        self.audit = Audit(config.node_id, learns=config.barnabas_audit_allowed)
+        self.access = Access.of(config, self.audit)
         self.tls: dict[str, ListenerTls | None] = {each.name: tls_of(config, each) for each in config.listeners}
         self.logins: dict[str, Logins | None] = {each.name: logins_of(config, each, image) for each in config.listeners}
         self.quotas = Quotas(quota_windows(config))
@@ -36,8 +42,31 @@ class NodeSecurity:
         self._server = server
         if self.access is not None:
             self.access.load(self._image())
+        server.dispatcher.wrap([self.audit.wrap])
         self._load_quotas()
         self.reconfigure(config)
+
+    def start_audit_topic(self, config: BrokerConfig) -> AuditTopic | None:
+        """Called when clients are served: the node is one of them."""
+        if not config.barnabas_audit_topic:
+            return None
+        from barnabas.node.security.audit_topic import AuditTopic
+
+        def settings() -> ClientSettings:
+            name = config.inter_broker_listener_name
+            broker = self._image().brokers.get(config.node_id)
+            endpoint = None if broker is None else broker.endpoints.get(name)
+            if endpoint is None:
+                raise BrokerUnreachable("this broker is not registered yet.")
+            login = peer_security(config, name, "sasl.mechanism.inter.broker.protocol")
+            return ClientSettings(
+                bootstrap_servers=((endpoint.host, endpoint.port),), client_id=f"audit-{config.node_id}", security=login
+            )
+
+        topic = AuditTopic(config.barnabas_audit_topic, settings)
+        self.audit.publish = topic.publish
+        topic.start()
+        return topic
 
     def follow(self, delta: MetadataDelta) -> None:
         """A publisher of the metadata loader."""
@@ -64,7 +93,7 @@ class NodeSecurity:
         quotas.load(self._image().client_quotas)
         server.rates.limit_of = quotas.limits.of_address if quotas.limits.holds_for_addresses else None
         if quotas.is_active != was_active:
-            server.dispatcher.wrap([quotas.wrap] if quotas.is_active else [])
+            server.dispatcher.wrap([self.audit.wrap, quotas.wrap] if quotas.is_active else [self.audit.wrap])
 
 
 def given(config: BrokerConfig) -> dict[str, str]:

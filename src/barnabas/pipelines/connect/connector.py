@@ -21,9 +21,18 @@ from typing import Any, ClassVar
 
 from barnabas.pipelines.connect.config import Definition
 from barnabas.pipelines.connect.data.record import Record
+from barnabas.pipelines.connect.errors import ConnectError
 
 TopicPartition = tuple[str, int]
 Settings = Mapping[str, str]
+
+
+class BadRecords(ConnectError):
+    """Raised by a sink's put, when all but these were taken: `errors.tolerance` decides about them."""
+
+    def __init__(self, records: list[tuple[Record, Exception]]) -> None:
+        super().__init__(f"{len(records)} records cannot be written: {records[0][1]}")
+        self.records = records
 
 
 def offset_key(partition: Mapping[str, Any]) -> str:
@@ -91,8 +100,22 @@ class SinkConnector(Connector):
         """Takes records; what is written may wait for `flush`."""
         raise NotImplementedError
 
-    def flush(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Everything that was put is safe when this returns; then the positions become the group's offsets."""
+    partitions: Sequence[TopicPartition] = ()  # of this turn
+    wait_records: int = 0  # after `flush`: a turn makes no sense before so many more records are there ...
+    wait_ms: int = 0  # ... or before so much time has passed, 0 for no such time
+
+    @property
+    def unfinished(self) -> bool:
+        """True: the turn goes on beyond its limits, because nothing of it could be kept yet."""
+        return False
+
+    def flush(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int] | None:
+        """What was put is safe when this returns; then the positions become the group's offsets.
+
+        A sink that holds records back, for instance for a file that is not full, gives lower positions for their
+        partitions. The records behind these come again in a later turn.
+        """
+        return None
 
     def positions(self, group: Mapping[TopicPartition, tuple[int, str]]) -> Mapping[TopicPartition, int]:
         """Where to go on, if the target knows better than the group: `group` has offset and token of each partition.

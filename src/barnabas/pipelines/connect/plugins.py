@@ -76,6 +76,10 @@ def _converters() -> Iterable[Plugin]:
     yield Plugin("converter", (f"{KAFKA}.storage.StringConverter",), f"{plain}:StringConverter")
     yield Plugin("converter", (f"{KAFKA}.json.JsonConverter",), f"{HERE}.converters.json:JsonConverter")
     yield Plugin("converter", ("io.confluent.connect.avro.AvroConverter",), f"{HERE}.registry_converters:AvroConverter")
+    yield Plugin("converter", ("io.confluent.connect.json.JsonSchemaConverter",),
+                 f"{HERE}.json_schema_converter:JsonSchemaConverter")  # fmt: skip
+    yield Plugin("converter", ("io.confluent.connect.protobuf.ProtobufConverter",),
+                 f"{HERE}.protobuf_converter:ProtobufConverter")  # fmt: skip
     yield Plugin("header_converter", (f"{KAFKA}.storage.SimpleHeaderConverter",), f"{plain}:SimpleHeaderConverter")
 
 

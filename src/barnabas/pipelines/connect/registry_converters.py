@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from barnabas.client.errors import ClientError
-from barnabas.client.serdes import Deserializer, Serializer, open_registry
+from barnabas.client.serdes import Decoded, Deserializer, Serializer, open_registry
 from barnabas.client.serdes import Schema as Registered
 from barnabas.client.serdes.settings import SerdeSettings
 from barnabas.pipelines.connect.converters.converter import Converter
@@ -59,51 +59,79 @@ LOGICAL = {DATE: "date", TIME: "time-millis", TIMESTAMP: "timestamp-millis"}
 PRECISION = 64
 
 
-class AvroConverter(Converter):
+class RegistryConverter(Converter):
+    """Records whose schemas are in a registry; subclasses know one language of schemas."""
+
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         super().__init__(settings, is_key=is_key)
         url = settings.get("schema.registry.url")
         if not url:
-            raise ConfigError("is needed by AvroConverter", "schema.registry.url", None)
+            raise ConfigError(f"is needed by {type(self).__name__}", "schema.registry.url", None)
         self._registry = open_registry(url, settings)
         self._settings = SerdeSettings.from_properties(settings, is_key=is_key)
         self._deserializer = Deserializer(self._registry, is_key=is_key)
         self._serializers: dict[int, tuple[Schema, Serializer]] = {}
-        self._schemas: dict[str, Schema] = {}
+
+    def registered(self, schema: Schema) -> Registered:
+        """What is registered for a schema."""
+        raise NotImplementedError
+
+    def encoded(self, schema: Schema, value: Any) -> Any:
+        """What the language's codec takes."""
+        raise NotImplementedError
+
+    def decoded(self, found: Decoded) -> SchemaAndValue:
+        raise NotImplementedError
 
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if value is None:
             return None
         if schema is None:
-            raise DataError("AvroConverter needs a schema: the record has none")
+            raise DataError(f"{type(self).__name__} needs a schema: the record has none")
         known = self._serializers.get(id(schema))
         if known is None:
-            text = json.dumps(avro_schema(schema))
-            serializer = Serializer(self._registry, Registered(text), self._settings, is_key=self.is_key)
+            serializer = Serializer(self._registry, self.registered(schema), self._settings, is_key=self.is_key)
             known = self._serializers[id(schema)] = schema, serializer
-        written: bytes | None = self._asked(lambda: known[1].encode(topic, avro_value(schema, value)))
+        written: bytes | None = self._asked(lambda: known[1].encode(topic, self.encoded(schema, value)))
         return written
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         if data is None:
             return NOTHING
-        found = self._asked(lambda: self._deserializer.open(data))
-        text = found.registered.schema.text
-        if text not in self._schemas:
-            self._schemas[text] = connect_schema(json.loads(text), {})
-        schema = self._schemas[text]
-        return SchemaAndValue(schema, connect_value(schema, self._asked(lambda: found.codec.decode(found.body))))
+        found: SchemaAndValue = self._asked(lambda: self.decoded(self._deserializer.open(data)))
+        return found
 
     @staticmethod
     def _asked(ask: Any) -> Any:
         try:
             return ask()
+        except DataError:
+            raise
         except OSError as error:
             raise RetriableError(f"the schema registry does not answer: {error}") from error
         except (ClientError, ValueError, TypeError, LookupError) as error:
             raise DataError(f"{type(error).__name__}: {error}") from error
         except Exception as error:  # the serdes' own errors
             raise DataError(str(error)) from error
+
+
+class AvroConverter(RegistryConverter):
+    def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
+        super().__init__(settings, is_key=is_key)
+        self._schemas: dict[str, Schema] = {}
+
+    def registered(self, schema: Schema) -> Registered:
+        return Registered(json.dumps(avro_schema(schema)))
+
+    def encoded(self, schema: Schema, value: Any) -> Any:
+        return avro_value(schema, value)
+
+    def decoded(self, found: Decoded) -> SchemaAndValue:
+        text = found.registered.schema.text
+        if text not in self._schemas:
+            self._schemas[text] = connect_schema(json.loads(text), {})
+        schema = self._schemas[text]
+        return SchemaAndValue(schema, connect_value(schema, found.codec.decode(found.body)))
 
 
 def avro_schema(schema: Schema) -> Any:

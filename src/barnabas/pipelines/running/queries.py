@@ -32,6 +32,7 @@ class Watched:
         self.checkpoint = str(self._java.streamingQuery().resolvedCheckpointRoot())
         self.name: str = query.name or self.checkpoint.rstrip("/").rpartition("/")[2] or str(query.id)
         self._id = str(query.id)
+        self._directory: Any = None
         self._rows = 0
         self._batch: int | None = None
         self._lag: int | None = None
@@ -66,7 +67,24 @@ class Watched:
             batch_ms=self._batch_ms,
             lag=self._lag,
             checkpoint=self.checkpoint,
+            figures=self._figures(),
         )
+
+    def _figures(self) -> dict[str, Any] | None:
+        """Of a topology, as its workers have written them."""
+        from barnabas.pipelines.streams.errors import StreamsError
+        from barnabas.pipelines.streams.figures import read_figures
+        from barnabas.pipelines.streams.state.remote import settings_of_hadoop
+        from barnabas.pipelines.streams.state.storage import Storage
+
+        try:
+            if self._directory is None:
+                settings = settings_of_hadoop(self._java.sparkSession(), self.checkpoint)
+                self._directory = Storage(settings).at(self.checkpoint)
+            found = read_figures(self._directory)
+        except (StreamsError, OSError):
+            return None
+        return None if found is None else found.to_json()
 
     def _take_progress(self) -> None:
         """Spark keeps the last hundred reports; those of batches that were not counted yet are at their end."""

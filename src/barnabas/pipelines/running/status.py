@@ -32,6 +32,7 @@ class QueryStatus:
     batch_ms: int | None = None
     lag: int | None = None
     checkpoint: str = ""
+    figures: dict[str, Any] | None = None  # of a topology: its operators and their state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

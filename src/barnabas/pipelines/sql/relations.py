@@ -80,11 +80,16 @@ class Relation:
         whole = compiler.function("(" + "".join(f"{compiler.compile(one).source}, " for one in expressions) + ")")
         return [one for one, _ in found], whole, [kind for _, kind in found]
 
-    def normal(self, expression: tree.Expression) -> tree.Expression:
-        """With every column named by its source too, so that equal expressions are equal."""
+    def normal(self, expression: tree.Expression, parameters: frozenset[str] = frozenset()) -> tree.Expression:
+        """With every column named by its source too, so that equal expressions are equal. `parameters` are those of the
+        lambdas around it."""
 
         def resolved(node: tree.Expression) -> tree.Expression | None:
+            if isinstance(node, tree.Lambda):
+                return replace(node, body=self.normal(node.body, parameters | set(node.parameters)))
             if isinstance(node, tree.Column):
+                if node.source is None and node.name in parameters:
+                    return node
                 one = self.columns[self.index(node)]
                 return tree.Column(one.name, one.source)
             return None

@@ -9,19 +9,35 @@ from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import Repartition, Sink, Source
 
 if TYPE_CHECKING:
+    from barnabas.pipelines.streams.figures import Figures
     from barnabas.pipelines.streams.topology import Topology
 
 
-def described(topology: Topology) -> str:
+def described(topology: Topology, figures: Figures | None = None) -> str:
     graph = topology.graph
     lines = ["Topologies:"]
     for number, nodes in enumerate(sub_topologies(graph)):
         lines.append(f"   Sub-topology: {number}")
         for node in nodes:
-            lines += lines_of(graph, node)
+            first, *rest = lines_of(graph, node)
+            lines += [first + told(figures, node.name), *rest]
     for table in graph.global_tables:
         lines.append(f"   Global table: {table.store_name} (topic: {table.topic})")
+    if figures is not None and figures.state:
+        rows, size = (sum(getattr(one, name) for one in figures.state.values()) for name in ("rows", "bytes"))
+        lines.append(f"   State: {rows:,} rows, {size:,} bytes in {len(figures.state)} partitions")
     return "\n".join(lines) + "\n"
+
+
+def told(figures: Figures | None, name: str) -> str:
+    """What a running topology's operator has done so far."""
+    found = None if figures is None else figures.operators.get(name)
+    if found is None:
+        return ""
+    parts = [f"{found.rows_in:,} in", f"{found.rows_out:,} out", f"{found.seconds:.2f} s"]
+    more = {"late": found.late, "skipped": found.skipped, "dead letters": found.dead_letters}
+    parts += [f"{count:,} {what}" for what, count in more.items() if count]
+    return f" [{', '.join(parts)}]"
 
 
 def lines_of(graph: Graph, node: Node) -> list[str]:

@@ -23,12 +23,14 @@ from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.checks import SKIP, check_co_partitioning, check_ends
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.serdes import AUTO, Serde, SerdeError, read_json
+from barnabas.pipelines.streams.state.storage import LocalDirectory, Storage
 from barnabas.pipelines.streams.topology import Topology
 from barnabas.pipelines.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from barnabas.pipelines.streams.figures import Figures
     from barnabas.pipelines.streams.queries import StateStore
 
 ROUNDS_MAX = 1000  # of records that come back
@@ -150,7 +152,14 @@ class TopologyTestDriver:
         from barnabas.pipelines.streams.queries import store_of
 
         self._flushed()
-        return store_of(self._topology, name, Path(self._directory.name))
+        return store_of(self._topology, name, LocalDirectory(Path(self._directory.name)))
+
+    def figures(self) -> Figures:
+        """What operators have done since the last restart: rows, late and failed records, state."""
+        from barnabas.pipelines.streams.figures import sums_here
+
+        self._flushed()
+        return sums_here(self._plan, self._run).figures
 
     def restart(self) -> None:
         """What is left are the files."""
@@ -232,7 +241,8 @@ class TopologyTestDriver:
         graph = self._topology.graph
         dead, skips = self._topology.dead_letter, self._topology.on_error == SKIP
         settings = {"skips": skips, "state_cache_bytes": self._topology.state_cache_bytes}
-        return planned(graph, self._partitions, {}, state=state, dead_letter=dead, **settings)
+        storage = Storage(synced=False)  # it goes with the driver
+        return planned(graph, self._partitions, {}, state=state, dead_letter=dead, storage=storage, **settings)
 
 
 def json_or_text(data: bytes) -> Any:

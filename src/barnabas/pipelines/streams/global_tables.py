@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.state.storage import Directory, settle
 from barnabas.pipelines.streams.state.versions import PartitionState
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ def filled(plan: Plan, settings: Mapping[str, str], spark: SparkSession) -> Offs
     ends: Offsets = {topic: {} for topic in topics}
     reader = spark.read.format("barnabas").options(**settings).option("subscribe", ",".join(topics))
     records = reader.option("columns", "topic,partition,offset,key,value").load().toArrow()
-    assert plan.state is not None
     for table in tables:
         rows = [row for row in records.to_pylist() if row["topic"] == table.topic]
         for partition in range(table.partitions):
             here = sorted((row for row in rows if row["partition"] == partition), key=lambda row: row["offset"])
             ends[table.topic][partition] = here[-1]["offset"] + 1 if here else EARLIEST
             if here:
-                keep(Path(plan.state) / table.store_name / str(partition), table, here)
+                keep(plan.state_of(f"{table.store_name}/{partition}"), table, here)
+    settle()
     return ends
 
 
-def keep(directory: Path, table: Any, rows: list[dict[str, Any]]) -> None:
+def keep(directory: Directory, table: Any, rows: list[dict[str, Any]]) -> None:
     state = PartitionState(directory)
     store = state.store("table")
     for row in rows:

@@ -22,8 +22,10 @@ from barnabas.pipelines.streams.operators.windowed import AggregateByWindow
 from barnabas.pipelines.streams.order import forks
 from barnabas.pipelines.streams.serdes import Serde
 from barnabas.pipelines.streams.slots import slotted
+from barnabas.pipelines.streams.state.storage import Directory, Storage
 from barnabas.pipelines.streams.state.versions import CACHE_BYTES
 
+STATE = "barnabas/state"  # in the checkpoint
 ALL_TOPICS = -1  # the node that sources are behind
 
 
@@ -119,10 +121,24 @@ class Plan:
     skips: bool  # records on which an operator fails are logged and left out
     places_windows: bool
     where: Mapping[str, str] = field(default_factory=dict)  # file and line that made an operator, by its name
+    storage: Storage = field(default_factory=Storage)  # how the checkpoint is reached
 
     @property
     def stateful(self) -> bool:
         return any(stage.stateful or stage.global_tables for stage in self.stages)
+
+    @property
+    def checkpoint(self) -> Directory:
+        return self.storage.at(self.checkpoint_address)
+
+    @property
+    def checkpoint_address(self) -> str:
+        assert self.state is not None
+        return self.state.removesuffix("/" + STATE)
+
+    def state_of(self, name: str) -> Directory:
+        assert self.state is not None
+        return self.storage.at(self.state).under(*name.split("/"))
 
 
 def planned(
@@ -134,6 +150,7 @@ def planned(
     dead_letter: str | None,
     skips: bool = False,
     state_cache_bytes: int = CACHE_BYTES,
+    storage: Storage | None = None,
 ) -> Plan:
     count = graph.stages
     told = changes_seen(graph)
@@ -175,6 +192,7 @@ def planned(
         skips,
         any(sink.partitions is not None for stage in stages for sink in stage.sinks),
         {node.name: node.where for node in graph.nodes},
+        storage or Storage(),
     )
 
 

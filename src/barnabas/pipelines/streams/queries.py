@@ -10,13 +10,15 @@ of the topics see, and asks nobody. Each call looks for new batches first, and r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.pipelines.streams.errors import StateDamaged, StreamsError
 from barnabas.pipelines.streams.expressions import Aggregate, Col
 from barnabas.pipelines.streams.operators.folding import Summary
+from barnabas.pipelines.streams.state.remote import storage_settings
+from barnabas.pipelines.streams.state.storage import Directory, Storage
 from barnabas.pipelines.streams.state.versions import PartitionState, versions_in
 from barnabas.pipelines.streams.windows import SlidingWindows, TimeWindows, Windowed
 
@@ -39,7 +41,7 @@ class StoreFacts(NamedTuple):
 class StateStore:
     """A named store. Keys are as the topology has them; ranges have both ends, in the order of keys."""
 
-    def __init__(self, name: str, facts: StoreFacts, checkpoint: Path) -> None:
+    def __init__(self, name: str, facts: StoreFacts, checkpoint: Directory) -> None:
         self.name = name
         self._facts = facts
         self._checkpoint = checkpoint
@@ -114,11 +116,11 @@ class StateStore:
         return {name: kind.result(part) for name, kind, part in zip(names, kinds, value, strict=True)}
 
     def _tables(self) -> list[MutableMapping[Any, Any]]:
-        root = self._checkpoint / "barnabas" / "state" / self._facts.directory
+        root = self._checkpoint.under("barnabas", "state", self._facts.directory)
         version = readable_version(self._checkpoint, root)
         found = []
-        for directory in sorted(root.iterdir()) if root.exists() else ():
-            state = self._partitions.setdefault(int(directory.name), PartitionState(directory))
+        for number in sorted(int(one) for one in root.names() if one.isdigit()):
+            state = self._partitions.setdefault(number, PartitionState(root.under(str(number))))
             load_patiently(state, version)
             found.append(state.store(self._facts.inner).data)
         return found
@@ -135,16 +137,16 @@ def load_patiently(state: PartitionState, version: int) -> None:
                 raise
 
 
-def readable_version(checkpoint: Path, root: Path) -> int:
+def readable_version(checkpoint: Directory, root: Directory) -> int:
     from barnabas.pipelines.streams.run import committed_batch
 
-    if (checkpoint / "offsets").exists():
+    if checkpoint.under("offsets").names():
         last = committed_batch(checkpoint)
         return 0 if last is None else last + 1
-    return max((max(newest, default=0) for one in root.glob("*") for newest in versions_in(one)), default=0)
+    return max((max(newest, default=0) for one in root.names() for newest in versions_in(root.under(one))), default=0)
 
 
-def store_of(topology: Topology, name: str, checkpoint: Path) -> StateStore:
+def store_of(topology: Topology, name: str, checkpoint: Directory) -> StateStore:
     facts = stores_of(topology)
     if name not in facts:
         known = ", ".join(sorted(facts)) or "it names none with store="
@@ -152,23 +154,23 @@ def store_of(topology: Topology, name: str, checkpoint: Path) -> StateStore:
     return StateStore(name, facts[name], checkpoint)
 
 
-def open_store(checkpoint: str | Path, name: str) -> StateStore:
-    """A store of the topology that runs, or ran, on a checkpoint."""
-    path = Path(checkpoint) / "barnabas" / "stores.json"
-    if not path.exists():
-        raise StreamsError(f"{checkpoint} is no checkpoint of a topology")
-    facts = {key: StoreFacts(**value) for key, value in json.loads(path.read_text()).items()}
+def open_store(checkpoint: str | Path, name: str, options: Mapping[str, str] | None = None) -> StateStore:
+    """A store of the topology that runs, or ran, on a checkpoint. `options` are settings of the storage as Spark gets
+    them, such as `fs.s3a.endpoint`."""
+    directory = Storage(storage_settings(options or {})).at(checkpoint)
+    try:
+        noted = directory.under("barnabas").read("stores.json")
+    except FileNotFoundError:
+        raise StreamsError(f"{checkpoint} is no checkpoint of a topology") from None
+    facts = {key: StoreFacts(**value) for key, value in json.loads(noted).items()}
     if name not in facts:
         raise StreamsError(f"{checkpoint} has no store {name}: {', '.join(sorted(facts)) or 'it has none with a name'}")
-    return StateStore(name, facts[name], Path(checkpoint))
+    return StateStore(name, facts[name], directory)
 
 
-def write_facts(topology: Topology, checkpoint: Path) -> None:
-    path = checkpoint / "barnabas" / "stores.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps({name: facts._asdict() for name, facts in stores_of(topology).items()}, indent=1))
-    beside.replace(path)
+def write_facts(topology: Topology, checkpoint: Directory) -> None:
+    facts = {name: facts._asdict() for name, facts in stores_of(topology).items()}
+    checkpoint.under("barnabas").write("stores.json", json.dumps(facts, indent=1).encode())
 
 
 def stores_of(topology: Topology) -> dict[str, StoreFacts]:

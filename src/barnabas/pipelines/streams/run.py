@@ -27,10 +27,15 @@ from barnabas.pipelines.streams.checks import (
     check_unchanged,
     fingerprint,
 )
-from barnabas.pipelines.streams.errors import TopicMissing, TopologyError
-from barnabas.pipelines.streams.plan import Plan, planned
+from barnabas.pipelines.streams.describe import described
+from barnabas.pipelines.streams.errors import StateDamaged, TopicMissing, TopologyError
+from barnabas.pipelines.streams.figures import Figures, forget_figures, read_figures
+from barnabas.pipelines.streams.plan import STATE, Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
+from barnabas.pipelines.streams.state.remote import settings_of_session, storage_settings
+from barnabas.pipelines.streams.state.storage import Directory, Storage, settle
+from barnabas.pipelines.streams.state.versions import forget_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +56,7 @@ class StreamsRun:
     """A running topology."""
 
     def __init__(
-        self, topology: Topology, queries: list[StreamingQuery], checkpoint: Path, sink: TopicSink | None = None
+        self, topology: Topology, queries: list[StreamingQuery], checkpoint: Directory, sink: TopicSink | None = None
     ) -> None:
         self.topology = topology
         self.queries = queries
@@ -75,6 +80,14 @@ class StreamsRun:
                 self._sink.end_open()  # of tasks that were killed beside the one that failed
             raise
         return all(one is not False for one in ended)
+
+    def figures(self) -> Figures | None:
+        """Rows, late and failed records and time by operator, and state by partition; None before the first batch."""
+        return read_figures(self.checkpoint)
+
+    def describe(self) -> str:
+        """The topology in words, with its figures."""
+        return described(self.topology, self.figures())
 
     def store(self, name: str) -> StateStore:
         """A store by its name: what batches have committed."""
@@ -104,25 +117,29 @@ def started(
     partitions, sinks = until_there(lambda: partition_counts(graph, properties))
     check_co_partitioning(graph, partitions)
     # Up to here nothing was asked of Spark: under `barnabas pipeline run` it is started by the first question.
-    directory = local_directory(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
+    address = str(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
+    storage = Storage(settings_of_session(spark, address) | storage_settings(settings))
+    directory = storage.at(address)
     remember(directory, fingerprint(graph, partitions))
-    state = str(directory / "barnabas" / "state")
     skips = topology.on_error == SKIP
     plan = planned(
         graph,
         partitions,
         sinks,
-        state=state,
+        state=f"{directory.address}/{STATE}",
         dead_letter=topology.dead_letter,
         skips=skips,
         state_cache_bytes=topology.state_cache_bytes,
+        storage=storage,
     )
     write_facts(topology, directory)
     forget_uncommitted(directory)
+    forget_figures(directory)
+    settle()
     active_here(spark)
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     exactly_once = topology.processing_guarantee == EXACTLY_ONCE
-    sink = topic_sink(plan, settings, exactly_once=exactly_once, checkpoint=str(directory))
+    sink = topic_sink(plan, settings, exactly_once=exactly_once)
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
@@ -183,14 +200,14 @@ def read(
 
 
 def running(
-    topology: Topology, rows: DataFrame, sink: TopicSink | None, directory: Path, trigger: Mapping[str, Any] | None
+    topology: Topology, rows: DataFrame, sink: TopicSink | None, directory: Directory, trigger: Mapping[str, Any] | None
 ) -> StreamingQuery:
     """For Spark it has no sink: the last stage writes."""
     writer = rows.writeStream.queryName(topology.name).format("noop")
     if trigger:
         writer = writer.trigger(**trigger)
     with settings_of_query(rows.sparkSession):
-        query = writer.option("checkpointLocation", str(directory)).start()
+        query = writer.option("checkpointLocation", directory.address).start()
     if sink is not None:
         stop = query.stop
 
@@ -249,65 +266,67 @@ def checkpoint_of(topology: Topology, spark: SparkSession) -> str:
     return f"{place.rstrip('/')}/{topology.name}"
 
 
-def local_directory(checkpoint: str | Path) -> Path:
-    text = str(checkpoint)
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    if "://" in text:
-        raise TopologyError(f"a topology keeps state in files: {text} is no directory that driver and workers share")
-    return Path(text).absolute()
+def remember(directory: Directory, now: dict[str, Any]) -> None:
+    before = read_note(directory, "topology.json")
+    if before is None:
+        write_note(directory, "topology.json", now)
+    else:
+        check_unchanged(before, now, directory.address)
 
 
-def remember(directory: Path, now: dict[str, Any]) -> None:
-    path = directory / "barnabas" / "topology.json"
-    if path.exists():
-        check_unchanged(json.loads(path.read_text()), now, str(directory))
-        return
-    write_note(path, now)
-
-
-def kept_tasks(directory: Path, wanted: int) -> int:
+def kept_tasks(directory: Directory, wanted: int) -> int:
     """How many tasks there are behind a shuffle. A batch that is done again has as many as the first time, whatever
     machine does it, because tasks commit one by one; else as many as this machine would have."""
-    path = directory / "barnabas" / "tasks.json"
-    if path.exists() and is_half_done(directory):
-        return int(json.loads(path.read_text()))
-    write_note(path, wanted)
+    before = read_note(directory, "tasks.json")
+    if before is not None and is_half_done(directory):
+        return int(before)
+    write_note(directory, "tasks.json", wanted)
+    settle()
     return wanted
 
 
-def write_note(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(content, indent=1))
-    beside.replace(path)
+def read_note(directory: Directory, name: str) -> Any:
+    """None if it is not there."""
+    try:
+        return json.loads(directory.under("barnabas").read(name))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        place = directory.under("barnabas").place_of(name)
+        raise StateDamaged(f"state file {place} is damaged: {error}") from error
 
 
-def committed_batch(directory: Path) -> int | None:
-    """The last batch that Spark has noted as done."""
-    return max(batches_in(directory / "commits"), default=None)
+def write_note(directory: Directory, name: str, content: Any) -> None:
+    directory.under("barnabas").write(name, json.dumps(content, indent=1).encode())
 
 
-def batches_in(log: Path) -> list[int]:
-    return [int(one.name) for one in log.iterdir() if one.name.isdigit()] if log.exists() else []
+def committed_batch(directory: Directory) -> int | None:
+    """The last batch that is done. Spark notes the offsets of a batch when the one before it is, so where a machine was
+    lost and the last notes with it, those of the offsets tell as much."""
+    done = max(batches_in(directory, "commits"), default=-1)
+    begun = max(batches_in(directory, "offsets"), default=-1)
+    last = max(done, begun - 1)
+    return None if last < 0 else last
 
 
-def is_half_done(directory: Path) -> bool:
+def batches_in(directory: Directory, log: str) -> list[int]:
+    return [int(one) for one in directory.under(log).names() if one.isdigit()]
+
+
+def is_half_done(directory: Directory) -> bool:
     """Whether Spark has begun a batch that it has not noted as done."""
-    return max(batches_in(directory / "offsets"), default=-1) > max(batches_in(directory / "commits"), default=-1)
+    return max(batches_in(directory, "offsets"), default=-1) > max(batches_in(directory, "commits"), default=-1)
 
 
-def forget_uncommitted(directory: Path) -> None:
-    from barnabas.pipelines.streams.state.versions import forget_after
-
+def forget_uncommitted(directory: Directory) -> None:
     last = committed_batch(directory)
     if last is None:
         version = 0 if has_begun(directory) else -1  # version 0: global tables, as the first batch found them
     else:
         version = last + 1
-    forget_after(directory / "barnabas" / "state", version)
+    forget_after(directory.under(*STATE.split("/")), version)
 
 
-def has_begun(directory: Path) -> bool:
+def has_begun(directory: Directory) -> bool:
     """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
-    return bool(batches_in(directory / "offsets"))
+    return bool(batches_in(directory, "offsets"))

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
@@ -21,6 +20,7 @@ from barnabas.pipelines.spark.sink.messages import Digest
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.streams.plan import Plan
+from barnabas.pipelines.streams.state.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,11 @@ class TopicSink:
     options: SinkOptions
     rules: RowRules
     checkpoint: str
+    storage: Storage = field(default_factory=Storage)
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.options.exactly_once
 
     def write(self, rows: Iterator[pa.RecordBatch], part: str) -> None:
         """`part` names the offsets that all rows come from, if there is such a part."""
@@ -63,20 +68,21 @@ class TopicSink:
 
     def end_open(self) -> None:
         """Ends transactions of tasks that were killed: they would hide later records until they time out."""
-        metadata = Path(self.checkpoint) / "metadata"
-        if not self.options.exactly_once or not metadata.exists():
+        if not self.options.exactly_once:
+            return
+        try:
+            metadata = self.storage.at(self.checkpoint).read("metadata")
+        except FileNotFoundError:
             return
         transactions = link_to(self.options.properties).transactions
         try:
-            for one in transactions.open_transactions(
-                f"barnabas.{json.loads(metadata.read_text())['id']}.{SINK_NAME}."
-            ):
+            for one in transactions.open_transactions(f"barnabas.{json.loads(metadata)['id']}.{SINK_NAME}."):
                 transactions.begin(one, self.options.transaction_timeout_ms)
         except ClientError:
             pass  # the cluster can't be reached: they time out
 
 
-def topic_sink(plan: Plan, settings: Mapping[str, str], *, exactly_once: bool, checkpoint: str) -> TopicSink | None:
+def topic_sink(plan: Plan, settings: Mapping[str, str], *, exactly_once: bool) -> TopicSink | None:
     """None for a topology that writes to no topic."""
     from barnabas.pipelines.streams.stage import TIMESTAMP, sink_schema
 
@@ -89,4 +95,5 @@ def topic_sink(plan: Plan, settings: Mapping[str, str], *, exactly_once: bool, c
         (given["topic"],) = topics
     options = SinkOptions.parse(given)
     columns = [name for name in sink_schema(plan).names if name != TIMESTAMP and (name != "topic" or not options.topic)]
-    return TopicSink(options, RowRules(options.topic, tuple(columns), TIMESTAMP), checkpoint)
+    rules = RowRules(options.topic, tuple(columns), TIMESTAMP)
+    return TopicSink(options, rules, plan.checkpoint_address, plan.storage)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,11 +20,13 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.figures import sums_here
 from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
 from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
 from barnabas.pipelines.streams.rows import Rows, in_ranks
 from barnabas.pipelines.streams.sink import TopicSink
+from barnabas.pipelines.streams.state.storage import LocalDirectory, settle
 from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.pipelines.streams.task import GlobalView, Letter, PartitionTask
 
@@ -88,11 +89,14 @@ class StageFunction:
 
     def given(self, stage: StagePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, run = (self.batch, self.run) if self.batch is not None else of_query()
-        work = StageWork(self.plan, stage, batch, run)
+        work = StageWork(self.plan, stage, batch, run, in_query=self.batch is None)
+        if self.batch is None and not stage.number and (self.plan.stateful or (self.sink and self.sink.exactly_once)):
+            work.noted = noted_offsets(self.plan, batch)
         if stage.tells_wall_clock:
             given = self.wall_clock_ms
             work.wall_clock_ms = begin_of(self.plan, batch) if given is None else given
         if not stage.whole_batches:
+            settle(*work.noted)
             return (out for held in worthwhile(batches) for out in work.process_records(held))
         held = [one for one in batches if one.num_rows]
         if not held:
@@ -128,17 +132,31 @@ def of_query() -> tuple[int, str]:
 
 def begin_of(plan: Plan, batch: int) -> int:
     """When Spark began a batch, as it has noted beside the offsets: the same time if the batch is done again."""
-    assert plan.state is not None
-    noted = Path(plan.state).parents[1] / "offsets" / str(batch)
-    return int(json.loads(noted.read_text().splitlines()[1])["batchTimestampMs"])
+    noted = plan.checkpoint.under("offsets").read(str(batch)).decode()
+    return int(json.loads(noted.splitlines()[1])["batchTimestampMs"])
+
+
+def noted_offsets(plan: Plan, batch: int) -> list[Path]:
+    """What Spark has noted of a batch in files of this machine, to be fsynced with the state: Spark does not. If a
+    machine is lost, a batch of which something was written must be the same batch when it is done again."""
+    checkpoint = plan.checkpoint
+    if not isinstance(checkpoint, LocalDirectory):
+        return []
+    offsets = checkpoint.path / "offsets"
+    found = [offsets / str(batch), offsets]
+    if checkpoint.path not in _noted_once:
+        _noted_once.add(checkpoint.path)
+        found += [checkpoint.path / "metadata", checkpoint.path, checkpoint.path.parent]
+    return found
 
 
 class StageWork:
-    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str) -> None:
-        self.plan, self.stage, self.batch, self.run = plan, stage, batch, run
+    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str, *, in_query: bool) -> None:
+        self.plan, self.stage, self.batch, self.run, self.in_query = plan, stage, batch, run, in_query
         self.wall_clock_ms = 0  # for those who ask
         self.passing: list[pa.RecordBatch] = []
         self.parcels: dict[int, list[Any]] = {}  # by partition
+        self.noted: list[Path] = []  # files of Spark's that tell what this batch is
 
     def process_records(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Records as they come: no state, nobody to wait for."""
@@ -157,6 +175,7 @@ class StageWork:
             for step in self.stage.global_tables:
                 self.keep_global(step, partition, records)
             self.run_task(records.by_time(), partition)
+        settle(*self.noted)
         yield from self.result()
 
     def process_parcels(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -172,6 +191,7 @@ class StageWork:
                     arrived.setdefault(part, []).append((port, *content))
         for part in sorted(arrived):
             self.run_arrived(part, arrived[part])
+        settle()
         yield from self.result()
 
     def run_arrived(self, part: int, parcels: list[Any]) -> None:
@@ -205,10 +225,15 @@ class StageWork:
         finally:
             gc.enable()
         self.collect(task)
+        sums = sums_here(self.plan, self.run)
+        sums.add(task.figures)
+        if state is not None:
+            sums.look_at(f"{self.stage.number}/{partition}", state, self.batch, seldom=self.in_query)
+        if self.in_query:
+            sums.write_soon(self.plan)
 
     def state(self, name: str, role: str = "write") -> PartitionState:
-        assert self.plan.state is not None
-        found = held_state(self.run, Path(self.plan.state) / name, role, self.plan.state_cache_bytes)
+        found = held_state(self.run, self.plan, name, role)
         found.load(self.batch)
         return found
 
@@ -377,20 +402,21 @@ def joined(pieces: list[Rows]) -> Rows:
 
 _held: dict[tuple[str, str, str], PartitionState] = {}
 _runs: dict[str, str] = {}
+_noted_once: set[Path] = set()
 
 
-def held_state(run: str, directory: Path, role: str, cache_bytes: int) -> PartitionState:
+def held_state(run: str, plan: Plan, name: str, role: str) -> PartitionState:
     """What this worker has in memory, of this run: one that began anew may have other files under the same names."""
-    root = str(directory.parent.parent)
-    if _runs.get(root) != run:
-        for key in [key for key in _held if key[1].startswith(root + os.sep)]:
+    assert plan.state is not None
+    if _runs.get(plan.state) != run:
+        for key in [key for key in _held if key[1].startswith(plan.state + "/")]:
             _held.pop(key).close()
-        _runs[root] = run
-    key = (run, str(directory), role)
+        _runs[plan.state] = run
+    key = (run, f"{plan.state}/{name}", role)
     if key not in _held:
-        _held[key] = PartitionState(directory)
+        _held[key] = PartitionState(plan.state_of(name))
         for one in _held.values():  # what is for the worker is shared by its partitions
-            one.cache_bytes = cache_bytes // len(_held)
+            one.cache_bytes = plan.state_cache_bytes // len(_held)
     return _held[key]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
 from barnabas.pipelines.streams.context import Headers, RecordContext
 from barnabas.pipelines.streams.errors import RecordError, StreamsError
+from barnabas.pipelines.streams.figures import OperatorFigures
 from barnabas.pipelines.streams.order import BITS, Numbers, records_of, spread
 from barnabas.pipelines.streams.origins import Origins, Place
 from barnabas.pipelines.streams.plan import ALL_TOPICS, Plan, Send, SinkStep, StagePlan, Step
@@ -62,6 +64,7 @@ class PartitionTask:
         self._doing = stage.sources[0].name if stage.sources else ""
         self.letters: list[Letter] = []
         self.skipped: Counter[str] = Counter()  # by operator
+        self.figures: dict[str, OperatorFigures] = {}
         self.outputs: list[tuple[SinkStep, pa.Array, pa.Array, Rows, Numbers | None]] = []
         self.sent: list[tuple[Send, Numbers, Rows]] = []
 
@@ -105,6 +108,7 @@ class PartitionTask:
         if self._plan.skips:
             self.skip(trouble)
             return
+        self.counted.dead_letters += 1
         if self._plan.dead_letter is None:
             raise RecordError(f"{self._doing} ({self._plan.where.get(self._doing)}) {trouble}") from error
         sentence = f"{self._doing} {trouble}"  # without the line: a batch that is done again has the same letters
@@ -125,6 +129,7 @@ class PartitionTask:
 
     def skip(self, trouble: str) -> None:
         self.skipped[self._doing] += 1
+        self.counted.skipped += 1
         count = self.skipped.total()
         if count <= SKIPS_TOLD:
             log.warning("%s (%s) %s; it is skipped", self._doing, self._plan.where.get(self._doing), trouble)
@@ -133,6 +138,10 @@ class PartitionTask:
 
     def run(self, arrived: dict[int, Rows]) -> None:
         self._found = dict(arrived)
+        for source in self._stage.sources:
+            if (rows := arrived.get(source.number)) is not None:
+                with self.doing(source.name):
+                    self.counted.rows_in = self.counted.rows_out = len(rows)
         self._rooms = dict.fromkeys(arrived, self._origins.room)
         for number in self._stage.forks.get(ALL_TOPICS, ()):
             self._found[number], self._rooms[number] = self.in_turn(
@@ -141,13 +150,19 @@ class PartitionTask:
         for step in self._stage.steps:
             with self.doing(step.name):
                 inputs = [self.rows_for(one, step.number) for one in step.inputs]
-                self.keep(step, step.operator.run(self, [rows for rows, _ in inputs]), min(room for _, room in inputs))
+                found = step.operator.run(self, [rows for rows, _ in inputs])
+                self.count(sum(len(rows) for rows, _ in inputs), len(found))
+                self.keep(step, found, min(room for _, room in inputs))
         for send in self._stage.sends:
             with self.doing(send.name):
-                self.send(send, self.rows_for(send.origin, send.number)[0])
+                rows = self.rows_for(send.origin, send.number)[0]
+                self.count(len(rows), len(rows))
+                self.send(send, rows)
         for sink in self._stage.sinks:
             with self.doing(sink.name):
-                self.write(sink, self.rows_for(sink.input, sink.number)[0])
+                rows = self.rows_for(sink.input, sink.number)[0]
+                self.count(len(rows), len(rows))
+                self.write(sink, rows)
 
     def rows_for(self, origin: int, number: int) -> tuple[Any, int]:
         """What a node has given, for the one of that number behind it; and the room between its ranks."""
@@ -171,7 +186,25 @@ class PartitionTask:
     @contextlib.contextmanager
     def doing(self, name: str) -> Iterator[None]:
         self._doing = name
+        began = time.perf_counter()
         yield
+        self.counted.seconds += time.perf_counter() - began
+
+    @property
+    def counted(self) -> OperatorFigures:
+        """Of the operator at hand."""
+        found = self.figures.get(self._doing)
+        if found is None:
+            found = self.figures[self._doing] = OperatorFigures()
+        return found
+
+    def count(self, rows_in: int, rows_out: int) -> None:
+        counted = self.counted
+        counted.rows_in += rows_in
+        counted.rows_out += rows_out
+
+    def late(self, count: int) -> None:
+        self.counted.late += count
 
     def source_rows(
         self, name: str, keys: pa.Array, values: pa.Array, times: Numbers, ranks: Numbers, serdes: tuple[Any, Any]

@@ -96,13 +96,17 @@ class Consumers:
         check_settings(self._settings.kafka, instance)
         if self._topic.find(instance.group, instance.name) is not None:
             raise errors.instance_exists()
-        made = replace(instance, holder=self._id, used_ms=now_ms())
+        made = replace(instance, holder=self._id, used_ms=now_ms(), owner=self._caller_name())
         self._topic.write(made)
         with self._lock:
             self._held[instance.group, instance.name] = Held(made)
             if self._ticker is None:
                 self._ticker = threading.Thread(target=self._tick, name="rest-consumers", daemon=True)
                 self._ticker.start()
+
+    def _caller_name(self) -> str | None:
+        caller = self._kafka.caller
+        return None if caller is None else caller.name
 
     def delete(self, group: str, name: str) -> None:
         with self.holding(group, name) as held:
@@ -112,6 +116,8 @@ class Consumers:
     def holding(self, group: str, name: str) -> Iterator[Held]:
         """The instance, taken over from another proxy if need be."""
         instance = self._topic.find(group, name)
+        if instance is not None and instance.owner != self._caller_name():
+            raise errors.instance_not_found()  # it reads what its owner may read
         if instance is None:
             self._let_go((group, name))
             raise errors.instance_not_found()
@@ -167,7 +173,7 @@ class Consumers:
 
     def _open(self, held: Held) -> None:
         instance = held.instance
-        settings, chosen = consumer_settings(self._settings.kafka, self._settings.consumer, instance)
+        settings, chosen = consumer_settings(self._kafka.client_settings(), self._settings.consumer, instance)
         if instance.is_subscribed:
             group = GroupConsumer(settings, chosen, topics=instance.topics, pattern=instance.pattern)
             held.consumer = group
@@ -215,7 +221,7 @@ class Consumers:
         member = MemberIdentity(member_id="", group_instance_id=instance.name)
         request = LeaveGroupRequest(group_id=instance.group, members=[member])
         try:
-            with Cluster(self._settings.kafka) as cluster:
+            with Cluster(self._kafka.client_settings()) as cluster:
                 cluster.ask_coordinator("group", instance.group, request, within_ms=5_000)
         except ClientError as error:
             log.info("%s did not leave %s: %s", instance.name, instance.group, error)

@@ -53,6 +53,7 @@ class Instance:
     generation: int = -1  # of the group, when `positions` were written
     holder: str = ""  # the proxy that reads for it
     used_ms: int = 0
+    owner: str | None = None  # who made it, where the proxy acts as its callers
 
     @property
     def is_subscribed(self) -> bool:

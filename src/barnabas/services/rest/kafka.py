@@ -1,14 +1,21 @@
 """The proxy's ways to Kafka: a pool of connections for questions, one producer for all, one client of the registry.
 
 The client's calls block, so they are made in threads; the event loop only waits for them.
+
+With `confluent.rest.auth.propagate.method=SASL` the proxy logs in at the cluster as who asks it, with the password
+or the token that it was shown; each caller has connections and a producer of its own then, of which the least recent
+ones are closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from barnabas.client.cluster import Cluster
@@ -16,6 +23,8 @@ from barnabas.client.errors import ClientError, InvalidSetting
 from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.serdes import Registry, open_registry
+from barnabas.client.settings import ClientSettings
+from barnabas.services.http_security import CALLER, Caller
 from barnabas.services.rest.errors import refusal
 from barnabas.services.rest.serializers import Serializers
 from barnabas.services.rest.settings import RestSettings
@@ -23,19 +32,37 @@ from barnabas.web.errors import HttpError
 
 T = TypeVar("T")
 QUESTIONS_MAX = 16  # at a time; each has a thread and connections of its own
+CALLERS_MAX = 64  # whose connections are kept, where the proxy acts as its callers
 READERS_MAX = 256  # consumers that wait for records at the same time
 # A topic that is not there is not waited for; a broker that is slow is.
 PRODUCER_DEFAULTS = {"linger.ms": "0", "max.block.ms": "10000", "delivery.timeout.ms": "30000", "acks": "all"}
 
 
+@dataclass(slots=True)
+class Connections:
+    """Those of one caller."""
+
+    settings: ClientSettings
+    idle: list[Cluster] = field(default_factory=list)
+    producer: Producer | None = None
+    closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
+        if self.producer is not None:
+            self.producer.close(5)
+        idle, self.idle = self.idle, []
+        for cluster in idle:
+            cluster.close()
+
+
 class Kafka:
     def __init__(self, settings: RestSettings) -> None:
         self.settings = settings
-        self._idle: list[Cluster] = []
+        self._callers: OrderedDict[Caller | None, Connections] = OrderedDict()
         self._lock = threading.Lock()
         self._questions = ThreadPoolExecutor(QUESTIONS_MAX, "rest-question")
         self._readers = ThreadPoolExecutor(READERS_MAX, "rest-reader")
-        self._producer: Producer | None = None
         self._registry: Registry | None = None
         self._cluster_id = ""
         self.serializers = Serializers(lambda: self.registry)
@@ -54,22 +81,57 @@ class Kafka:
 
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(executor, work)
+            inside = contextvars.copy_context()
+            return await asyncio.get_running_loop().run_in_executor(executor, lambda: inside.run(work))
         except ClientError as error:
             raise refusal(error) from None
 
     def _asked(self, question: Callable[[Cluster], T]) -> T:
+        connections = self._connections()
         with self._lock:
-            cluster = self._idle.pop() if self._idle else Cluster(self.settings.kafka)
+            cluster = connections.idle.pop() if connections.idle else Cluster(connections.settings)
         try:
             return question(cluster)
         finally:
             with self._lock:
-                kept = not self._closed
+                kept = not self._closed and not connections.closed
                 if kept:
-                    self._idle.append(cluster)
+                    connections.idle.append(cluster)
             if not kept:
                 cluster.close()
+
+    @property
+    def caller(self) -> Caller | None:
+        """As whom this call is made at the cluster; None: as the proxy."""
+        return CALLER.get() if self.settings.acts_as_caller else None
+
+    def client_settings(self) -> ClientSettings:
+        caller = self.caller
+        kafka = self.settings.kafka
+        if caller is None:
+            return kafka
+        token = caller.token
+        if token is not None:
+            login = replace(kafka.security, mechanism="OAUTHBEARER", bearer_token=lambda: token)
+        else:
+            password = caller.password or ""
+            login = replace(kafka.security, username=caller.name, password=password, bearer_token=None, kerberos=None)
+        return replace(kafka, security=login)
+
+    def _connections(self) -> Connections:
+        key = self.caller
+        spare = None
+        with self._lock:
+            found = self._callers.get(key)
+            if found is None:
+                found = self._callers[key] = Connections(self.client_settings())
+                if len(self._callers) > CALLERS_MAX:
+                    _, spare = self._callers.popitem(last=False)
+                    spare.closed = True
+            self._callers.move_to_end(key)
+        if spare is not None:
+            spare.close()
+        return found
 
     async def cluster_id(self) -> str:
         if not self._cluster_id:
@@ -79,12 +141,13 @@ class Kafka:
     @property
     def producer(self) -> Producer:
         """In a thread: it may have to be made."""
+        connections = self._connections()
         with self._lock:
-            if self._producer is None:
-                kafka = self.settings.kafka
+            if connections.producer is None:
+                kafka = connections.settings
                 properties = {**PRODUCER_DEFAULTS, **kafka.properties, **self.settings.producer}
-                self._producer = Producer(kafka, ProducerSettings.from_properties(properties))
-            return self._producer
+                connections.producer = Producer(kafka, ProducerSettings.from_properties(properties))
+            return connections.producer
 
     @property
     def registry(self) -> Registry:
@@ -103,11 +166,9 @@ class Kafka:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        if self._producer is not None:
-            self._producer.close(5)
-        for cluster in idle:
-            cluster.close()
+            callers, self._callers = list(self._callers.values()), OrderedDict()
+        for connections in callers:
+            connections.close()
         if self._registry is not None:
             self._registry.close()
         self._questions.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from barnabas.client.errors import InvalidSetting
-from barnabas.client.properties import boolean, integer
+from barnabas.client.properties import boolean, integer, one_of
 from barnabas.client.settings import ClientSettings
 from barnabas.services.environment import parse_listener, with_prefix
 from barnabas.services.http_security import HttpSecurity
@@ -15,6 +15,7 @@ from barnabas.services.http_security import HttpSecurity
 ENVIRONMENT_PREFIX = "KAFKA_REST_"
 DEFAULT_PORT = 8082
 OPTIONS_VARIABLE = "KAFKAREST_OPTS"
+PROPAGATE = "confluent.rest.auth.propagate.method"
 BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -25,10 +26,10 @@ class RestSettings:
     port: int = DEFAULT_PORT
     security: HttpSecurity = field(default_factory=HttpSecurity)
     host_name: str = ""
-    producer: Mapping[str, str] = field(default_factory=dict)
-    consumer: Mapping[str, str] = field(default_factory=dict)
+    producer: Mapping[str, str] = field(default_factory=dict, repr=False)
+    consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     registry_url: str = ""
-    registry: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
     instance_timeout_ms: int = 300_000
     request_timeout_ms: int = 1_000
     request_bytes_max: int = 64 * 1024 * 1024
@@ -36,6 +37,7 @@ class RestSettings:
     instances_replication_factor: int = 3
     body_bytes_max: int = BODY_BYTES_MAX
     produce_topics_created: bool = True
+    acts_as_caller: bool = False  # at the cluster the proxy logs in as who asks it
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -49,9 +51,11 @@ class RestSettings:
             bootstrap_servers=servers,
             client_id=properties.get("id") or "barnabas-rest",
         )
+        security = HttpSecurity.from_properties(properties, OPTIONS_VARIABLE)
         return cls(
             kafka=kafka,
-            security=HttpSecurity.from_properties(properties, OPTIONS_VARIABLE),
+            security=security,
+            acts_as_caller=_acts_as_caller(properties, kafka, security),
             listen_host=host,
             port=port,
             host_name=properties.get("host.name", ""),
@@ -67,6 +71,16 @@ class RestSettings:
             body_bytes_max=integer(properties, "api.v2.produce.request.max.bytes", BODY_BYTES_MAX, least=1),
             produce_topics_created=boolean(properties, "produce.auto.create.topics", True),
         )
+
+
+def _acts_as_caller(properties: Mapping[str, str], kafka: ClientSettings, security: HttpSecurity) -> bool:
+    if one_of(properties, PROPAGATE, "NONE", ("NONE", "SASL")) == "NONE":
+        return False
+    if security.is_open:
+        raise InvalidSetting(PROPAGATE, "is SASL, and nobody logs in at the proxy: authentication.method is NONE.")
+    if not kafka.security.uses_sasl:
+        raise InvalidSetting(PROPAGATE, "is SASL, and client.security.protocol is not SASL_PLAINTEXT or SASL_SSL.")
+    return True
 
 
 def _consumer(properties: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.controller.brokers import heartbeat, lead_partitions, register_broker, register_controller
+from barnabas.core.controller.liveness import TopicRules
 from barnabas.core.metadata.state import Endpoint, MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import broker_registration, controller_registration
@@ -17,6 +18,7 @@ from barnabas.wire.records import metadata as wire
 from barnabas.wire.uuids import Uuid
 
 TOPIC = Uuid(b"t" * 16)
+RULES = TopicRules(min_insync_replicas=lambda topic: 1, unclean_election=lambda topic: False)
 LEVEL = wire.FeatureLevelRecord(name="metadata.version", feature_level=25)
 
 
@@ -70,7 +72,7 @@ def test_a_heartbeat_of_another_epoch_is_stale() -> None:
     register(image, 42)
     for request in (BrokerHeartbeatRequest(broker_id=1, broker_epoch=41), BrokerHeartbeatRequest(broker_id=2)):
         with pytest.raises(KafkaError) as caught:
-            heartbeat(image, request)
+            heartbeat(image, request, RULES)
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -78,7 +80,7 @@ def test_a_heartbeat_tells_of_a_lost_directory() -> None:
     image, directories = MetadataImage(), [Uuid(b"1" * 16), Uuid(b"2" * 16)]
     register(image, 42, log_dirs=directories)
     lost = BrokerHeartbeatRequest(broker_id=1, broker_epoch=42, offline_log_dirs=directories[1:])
-    decision = heartbeat(image, lost)
+    decision = heartbeat(image, lost, RULES)
     assert decision.records == [
         wire.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=42, log_dirs=directories[:1])
     ]
@@ -126,7 +128,7 @@ def test_leaving_gives_up_the_lead_and_fences_and_the_next_start_takes_both_back
     image.replay_all(register_broker(image, registration()).records[:1])
     epoch = image.brokers[1].epoch
     leaving = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, want_shut_down=True)
-    decision = heartbeat(image, leaving)
+    decision = heartbeat(image, leaving, RULES)
     assert decision.records == [
         wire.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, in_controlled_shutdown=1),
         wire.PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=-1),
@@ -135,6 +137,22 @@ def test_leaving_gives_up_the_lead_and_fences_and_the_next_start_takes_both_back
     assert decision.response.should_shut_down
     image.replay_all(decision.records)
     assert (image.brokers[1].fenced, image.topics["t"].partitions[0].leader) == (True, -1)
-    assert heartbeat(image, leaving).records == []
+    assert heartbeat(image, leaving, RULES).records == []
     register(image, 50)
     assert (image.brokers[1].fenced, image.topics["t"].partitions[0].leader_epoch) == (False, 5)
+
+
+def test_who_leaves_alone_is_the_eligible_leader_and_takes_its_partition_back() -> None:
+    image = image_with(replicas=[1], isr=[1], leader=1, leader_epoch=3, partition_epoch=5)
+    image.replay(wire.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    image.replay_all(register_broker(image, registration()).records[:1])
+    leaving = BrokerHeartbeatRequest(broker_id=1, broker_epoch=image.brokers[1].epoch, want_shut_down=True)
+    decision = heartbeat(image, leaving, RULES)
+    assert decision.records[1] == wire.PartitionChangeRecord(
+        topic_id=TOPIC, partition_id=0, leader=-1, isr=[], eligible_leader_replicas=[1], last_known_elr=[1]
+    )
+    image.replay_all(decision.records)
+    register(image, 50)
+    partition = image.topics["t"].partitions[0]
+    assert (partition.leader, partition.isr) == (1, [1])
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])

@@ -9,7 +9,7 @@ from barnabas.core.controller.configs import Changes, Operation, alter, alter_in
 from barnabas.core.metadata.state import ConfigResource, MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import alter_configs, incremental_alter_configs
-from barnabas.wire.records.metadata import ConfigRecord, TopicRecord
+from barnabas.wire.records.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord, TopicRecord
 from barnabas.wire.uuids import Uuid
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -222,3 +222,15 @@ def test_the_older_api_needs_values_and_a_topic(image: MetadataImage) -> None:
     assert replaced(image, TOPIC, "t", a=None) == ([], [ErrorCode.INVALID_REQUEST])
     assert replaced(image, TOPIC, "absent", a="1") == ([], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
     assert replaced(image, TOPIC, "t", a="bad") == ([], [ErrorCode.INVALID_CONFIG])
+
+
+@pytest.mark.parametrize(("kind", "name", "cleared"), [(TOPIC, "t", "t"), (BROKER, "", "")])
+def test_another_minimum_of_in_sync_replicas_forgets_eligible_leaders(
+    image: MetadataImage, kind: int, name: str, cleared: str
+) -> None:
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[resource(kind, name, ("min.insync.replicas", SET, "2"), ("c", SET, "3"))]
+    )
+    assert len(alter_incrementally(image, request, Rules()).records) == 2
+    image.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    assert alter_incrementally(image, request, Rules()).records[2:] == [ClearElrRecord(topic_name=cleared)]

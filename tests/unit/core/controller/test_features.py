@@ -12,7 +12,7 @@ from barnabas.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.wire.records.metadata import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
+from barnabas.wire.records.metadata import BrokerFeature, ConfigRecord, FeatureLevelRecord, RegisterBrokerRecord
 from barnabas.wire.records.raft import KRaftVersionRecord
 
 Cluster = Callable[..., MetadataImage]
@@ -115,3 +115,18 @@ def test_a_level_that_one_broker_does_not_know_is_refused(cluster: Cluster) -> N
     decision = update(image, to(28))
     assert decision.response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "Broker 2" in (decision.response.error_message or "")
+
+
+def test_eligible_leaders_need_one_minimum_of_in_sync_replicas_for_the_cluster() -> None:
+    image = MetadataImage()
+    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    image.configs[4, "7"] = {"min.insync.replicas": "3", "other": "1"}
+    asked = UpdateFeaturesRequest(feature_updates=[to(1, feature="eligible.leader.replicas.version")])
+    raised = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+    removed = ConfigRecord(resource_type=4, resource_name="7", name="min.insync.replicas", value=None)
+    agreed = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2")
+    assert update_features(image, asked, 1, min_insync_replicas=2).records == [agreed, removed, raised]
+    image.configs[4, ""] = {"min.insync.replicas": "1"}
+    assert update_features(image, asked, 1, min_insync_replicas=2).records == [removed, raised]
+    asked.validate_only = True
+    assert update_features(image, asked, 1).records == []

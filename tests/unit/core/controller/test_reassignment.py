@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.core.controller.liveness import TopicRules
 from barnabas.core.controller.reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
@@ -19,6 +20,8 @@ from barnabas.wire.records.metadata import PartitionChangeRecord, UnregisterBrok
 from barnabas.wire.schema import Record
 
 from .conftest import ClusterMaker, identity
+
+RULES = TopicRules(min_insync_replicas=lambda topic: 1, unclean_election=lambda topic: False)
 
 
 def reassign(
@@ -97,8 +100,15 @@ def test_the_replication_factor_may_have_to_stay(cluster: ClusterMaker) -> None:
 
 def test_a_broker_is_taken_out_by_its_epoch_but_not_the_node_itself(cluster: ClusterMaker) -> None:
     image = cluster([1, 2], fenced=[2])
-    assert unregister_broker(image, 2, 1).records == [UnregisterBrokerRecord(broker_id=2, broker_epoch=2)]
+    assert unregister_broker(image, 2, 1, RULES).records == [UnregisterBrokerRecord(broker_id=2, broker_epoch=2)]
     for broker, code in ((3, ErrorCode.BROKER_ID_NOT_REGISTERED), (1, ErrorCode.INVALID_REQUEST)):
         with pytest.raises(KafkaError) as refused:
-            unregister_broker(image, broker, 1)
+            unregister_broker(image, broker, 1, RULES)
         assert refused.value.code is code
+
+
+def test_a_broker_that_is_taken_out_leads_nothing_and_is_in_sync_with_nobody(cluster: ClusterMaker) -> None:
+    image = cluster([1, 2], topics={"t": [[2, 1]]})
+    changed, _ = records = unregister_broker(image, 2, 1, RULES).records
+    assert changed == PartitionChangeRecord(topic_id=identity(1), partition_id=0, leader=1, isr=[1])
+    assert records[1] == UnregisterBrokerRecord(broker_id=2, broker_epoch=2)

@@ -19,6 +19,7 @@ from barnabas.core.groups.membership import Caller
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.shard import GroupShard
 from barnabas.core.groups.state import ClassicGroup
+from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
@@ -36,6 +37,7 @@ class Stage:
         self.settings = settings
         self.cluster = cluster
         self.consumer_settings = ConsumerSettings(assignment_interval_ms=0)
+        self.streams_settings = StreamsSettings(assignment_interval_ms=0, initial_rebalance_delay_ms=0)
         self.now_ms = 1_000
         self.log: list[Batch] = []
         self.end_offset = 0
@@ -54,6 +56,7 @@ class Stage:
             lambda: f"{next(self._numbers)}",
             image=lambda: self.cluster,
             consumer_settings=lambda group_id: self.consumer_settings,
+            streams_settings=lambda group_id: self.streams_settings,
         )
         self.runtime: ShardRuntime[GroupShard] = ShardRuntime(shard)
         loader = Loader(self.runtime, 0)

@@ -36,3 +36,10 @@ def test_a_transaction_that_a_crash_left_open_is_aborted_first() -> None:
     ]
     image.replay_all(records)
     assert image.features == {"metadata.version": 30}
+
+
+def test_a_cluster_with_eligible_leaders_begins_with_its_own_minimum_of_in_sync_replicas() -> None:
+    tracked = wire.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+    records = decide.bootstrap(MetadataImage(), [LEVEL, tracked], min_insync_replicas=2)
+    agreed = wire.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2")
+    assert records[1:] == [LEVEL, tracked, agreed, wire.EndTransactionRecord()]

@@ -78,6 +78,19 @@ def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join() -> None
     assert fetch(state, 3, 20)
 
 
+def test_nobody_waits_for_a_follower_that_was_about_to_join_and_is_out_of_service_by_now() -> None:
+    in_service = {1: 101, 2: 102, 3: 103}
+    state = leader(1, 2, eligible_epoch=in_service.get)
+    fetch(state, 2, 10)
+    fetch(state, 3, 10)
+    state.appended(20, NOW)
+    assert not fetch(state, 2, 20)
+    assert not state.review(NOW)
+    del in_service[3]
+    assert state.review(NOW)
+    assert state.high_watermark == 20
+
+
 def test_without_its_slowest_follower_the_high_watermark_advances() -> None:
     state = leader(1, 2)
     state.appended(20, NOW)

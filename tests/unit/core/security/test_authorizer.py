@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from barnabas.core.security.authorizer import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Authorizer, Verdict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.core.security.authorizer import DEFAULT_ALLOW, DEFAULT_DENY, IMPLIED_BY, SUPER_USER, Authorizer, Verdict
 from barnabas.core.security.model import Operation, PatternType, PermissionType, Resource, ResourceType
 from barnabas.wire.records.metadata import AccessControlEntryRecord
 
@@ -66,3 +69,51 @@ def test_any_topic_is_one_that_no_entry_takes_away_again() -> None:
     assert Authorizer([entry()]).allows_any("User:anna", HERE, Operation.READ, ResourceType.TOPIC)
     assert not Authorizer([entry(), prefix]).allows_any("User:anna", HERE, Operation.READ, ResourceType.TOPIC)
     assert not Authorizer([entry()]).allows_any("User:anna", HERE, Operation.DESCRIBE, ResourceType.TOPIC)
+
+
+NAMES = ["*", "*a", "", "a", "ab", "abc", "abd", "b", "ba", "é", "aé"]
+USERS = ["User:anna", "User:bob", "User:*"]
+HOSTS = ["10.0.0.1", "10.0.0.2"]
+SOME_OPERATIONS = [Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALTER_CONFIGS]
+ENTRIES = st.builds(
+    entry,
+    st.sampled_from(USERS),
+    st.sampled_from(SOME_OPERATIONS),
+    name=st.sampled_from(NAMES),
+    pattern=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    host=st.sampled_from(["*", *HOSTS]),
+    deny=st.booleans(),
+)
+
+
+def decided_by_reading_all(
+    entries: list[AccessControlEntryRecord], principal: str, host: str, operation: Operation, name: str
+) -> bool | None:
+    """None: no entry applies to the caller."""
+    verdicts = set()
+    for each in entries:
+        if each.pattern_type == PatternType.LITERAL:
+            named = each.resource_name == name or (each.resource_name == "*" and not name.startswith("*"))
+        else:
+            named = name.startswith(each.resource_name)
+        denies = each.permission_type == PermissionType.DENY
+        operations = (
+            {operation, Operation.ALL} if denies else {operation, Operation.ALL, *IMPLIED_BY.get(operation, ())}
+        )
+        if named and each.principal in (principal, "User:*") and each.host in ("*", host):
+            verdicts |= {not denies} if each.operation in operations else set()
+    return None if not verdicts else False not in verdicts
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ENTRIES, max_size=30))
+def test_the_index_decides_as_reading_all_entries_does(entries: list[AccessControlEntryRecord]) -> None:
+    authorizer = Authorizer(entries)
+    for principal in USERS[:2]:
+        for host in HOSTS:
+            for operation in (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS):
+                for name in [*NAMES, "abcd", "ac", "z"]:
+                    verdict = authorizer.decide(principal, host, operation, Resource.topic(name))
+                    expected = decided_by_reading_all(entries, principal, host, operation, name)
+                    assert verdict.allowed == bool(expected)
+                    assert (verdict.entry is None) == (expected is None)

@@ -44,24 +44,25 @@ async def test_the_first_epoch_begins_with_leader_voters_bootstrap_and_registrat
     batches = written(directory)
     assert [kinds(batch) for batch in batches] == [
         [LeaderChangeMessage, KRaftVersionRecord, VotersRecord],
-        [wire.BeginTransactionRecord, *[wire.FeatureLevelRecord] * 4, wire.EndTransactionRecord],
+        [wire.BeginTransactionRecord, *[wire.FeatureLevelRecord] * 5, wire.EndTransactionRecord],
         [wire.RegisterControllerRecord],
         [wire.RegisterBrokerRecord],
     ]
     assert {batch.epoch for batch in batches} == {1}
     assert controller.raft.epoch == 1
-    assert controller.broker.epoch == 10 == batches[3].base_offset
+    assert controller.broker.epoch == 11 == batches[3].base_offset
     assert controller.image == controller.working
-    assert (controller.image.offset, controller.image.epoch) == (10, 1)
+    assert (controller.image.offset, controller.image.epoch) == (11, 1)
     assert controller.image.features == {
         "metadata.version": 30,
         "kraft.version": 1,
         "transaction.version": 2,
         "group.version": 1,
         "share.version": 1,
+        "streams.version": 1,
     }
     broker = controller.image.brokers[1]
-    assert (broker.epoch, broker.fenced, broker.log_dirs) == (10, False, [directory.id])
+    assert (broker.epoch, broker.fenced, broker.log_dirs) == (11, False, [directory.id])
     assert broker.endpoints == {"PLAINTEXT": directory.broker}
     assert '"leaderEpoch":1,' in (directory.log / "quorum-state").read_text()
     await controller.stop()
@@ -303,9 +304,9 @@ async def test_producer_ids_are_never_given_twice(directory: Directory) -> None:
 async def test_the_quorum_is_described_with_one_voter(directory: Directory) -> None:
     async with directory.running() as controller:
         quorum = controller.raft.quorum()
-        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 11)
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 12)
         [voter] = quorum.voters
-        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 11)
+        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 12)
         assert voter.last_fetch_timestamp_ms == voter.last_caught_up_timestamp_ms == directory.now_ms
 
 

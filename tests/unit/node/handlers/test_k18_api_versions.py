@@ -73,10 +73,12 @@ def test_features_whose_lowest_level_is_zero_are_shown_from_version_4_on() -> No
         ("metadata.version", 25, 30)
     ]
     assert [(item.name, item.min_version, item.max_version) for item in fourth.supported_features] == [
+        ("eligible.leader.replicas.version", 0, 1),
         ("group.version", 0, 1),
         ("kraft.version", 0, 1),
         ("metadata.version", 25, 30),
         ("share.version", 0, 1),
+        ("streams.version", 0, 1),
         ("transaction.version", 0, 2),
     ]
     for response in (third, fourth):

@@ -9,6 +9,7 @@ import pytest
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.configuration import BrokerConfig, ConfigError
 from barnabas.node.security.access import Access
+from barnabas.node.security.audit import Audit
 from barnabas.node.security.jaas import plain_passwords
 from barnabas.node.security.listeners import logins_of, tls_of
 
@@ -28,7 +29,11 @@ def configured(keys: dict[str, str]) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        (SASL | INSIDE, "sasl.enabled.mechanisms=GSSAPI on the listener SASL_PLAINTEXT: none of these is spoken"),
+        (SASL | INSIDE, "the JAAS file is missing: GSSAPI on the listener SASL_PLAINTEXT needs the node's key table"),
+        (
+            SASL | INSIDE | {"sasl.enabled.mechanisms": "DIGEST-MD5"},
+            "sasl.enabled.mechanisms=DIGEST-MD5 on the listener SASL_PLAINTEXT: none of these is spoken",
+        ),
         (SASL | INSIDE | {"sasl.enabled.mechanisms": "PLAIN"}, "the JAAS file is missing: PLAIN on the listener"),
         (
             SASL
@@ -83,10 +88,11 @@ def test_passwords_come_from_the_listeners_key_or_from_a_jaas_file(
 )
 def test_an_authorizer_that_cannot_be_is_told_in_a_sentence(keys: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        Access.of(configured(keys))
+        Access.of(configured(keys), Audit(1))
     assert str(refused.value).startswith(sentence)
 
 
 def test_older_names_of_the_authorizer_are_known() -> None:
-    assert Access.of(configured({})) is None
-    assert Access.of(configured({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})) is not None
+    assert Access.of(configured({}), Audit(1)) is None
+    older = configured({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
+    assert Access.of(older, Audit(1)) is not None

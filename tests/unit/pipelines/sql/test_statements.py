@@ -20,7 +20,7 @@ from barnabas.pipelines.sql.types import INTEGER, STRING, array, decimal, map_of
         ("SELECT 'a FROM s;", "line 1:8: this text has no closing quote"),
         ("SELECT a FROM s /* x", "line 1:17: this comment has no end"),
         ("CREATE STREAM s (a INTT) WITH (x='y');", "line 1:20: Cannot resolve unknown type: INTT. Did you mean 'INT'?"),
-        ("SELECT a FROM (SELECT 1);", "line 1:15: Subqueries are not supported here"),
+        ("SELECT a FROM (SELECT 1) EMIT CHANGES;", "line 1:15: Subqueries are not supported here"),
         ("SELECT a FROM s WINDOW HOPPING (SIZE 1 SECOND) GROUP BY a;", "line 1:32: a HOPPING window needs ADVANCE BY"),
         ("SELECT a FROM s LIMIT x;", "line 1:23: mismatched input 'X', expecting a number of rows."),
         ("DROP STREAM;", "line 1:12: unexpected end of statement, expecting a name."),

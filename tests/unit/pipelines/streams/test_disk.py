@@ -74,12 +74,16 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionState:
     return state
 
 
+def place(state: PartitionState) -> Path:
+    return Path(state.directory.address)
+
+
 def files(state: PartitionState) -> dict[str, int]:
-    return {path.name: path.stat().st_ino for path in (state.directory / "files").glob("*.sst")}
+    return {path.name: path.stat().st_ino for path in (place(state) / "files").glob("*.sst")}
 
 
 def test_a_worker_follows_another_and_a_batch_that_is_done_again_finds_what_it_found(filled: PartitionState) -> None:
-    directory = filled.directory
+    directory = place(filled)
     other = on_disk(directory)
     write(other, 1, {"key-1": None, "new": 1})
     expected = {key: value for key, value in NUMBERS.items() if key != "key-1"}
@@ -98,7 +102,7 @@ def test_a_snapshot_adds_the_files_that_are_new_and_old_ones_are_removed(filled:
     assert first.items() < second.items()
     for batch in range(2, 12):
         write(filled, batch, {f"key-{number}": batch for number in range(500)})
-    assert content(filled.directory, 12) == {f"key-{number}": 11 for number in range(500)}
+    assert content(place(filled), 12) == {f"key-{number}": 11 for number in range(500)}
     assert not first.items() & files(filled).items()  # compacted, and no snapshot that is kept has them
 
 
@@ -109,19 +113,19 @@ def test_a_file_that_is_not_whole_is_told_by_name_and_the_version_before_it_stan
     known = files(filled)
     write(filled, 1, {"key-1": -1})
     (name,) = files(filled).keys() - known.keys()
-    path = filled.directory / "files" / name
+    path = place(filled) / "files" / name
     data = path.read_bytes()
     path.unlink()
     if how != "missing":
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if how == "damaged" else data[:-1])
-    assert content(filled.directory, 2) == NUMBERS | {"key-1": -1}
+    assert content(place(filled), 2) == NUMBERS | {"key-1": -1}
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith(f"state file {path} is {'missing' if how == 'missing' else 'damaged'}")
     assert told.endswith("state is rebuilt from the version before it")
-    delta = filled.directory / "2.delta"
+    delta = place(filled) / "2.delta"
     delta.write_bytes(delta.read_bytes()[:-1] + b"x")
     with pytest.raises(StateDamaged, match=f"state file {delta} is damaged"):
-        content(filled.directory, 2)
+        content(place(filled), 2)
 
 
 def test_files_of_an_older_edition_are_read(tmp_path: Path) -> None:

@@ -459,3 +459,17 @@ def test_results_carry_the_times_of_their_records() -> None:
             ("a", [3, "row"], 20),
         ]
         assert sorted(driver.read_timed_output("met")) == [("a", 11, 25), ("a", 12, 30), ("a", 13, 25)]
+
+
+def test_a_record_whose_time_is_over_waits_for_a_partner_until_kafka_streams_looks_for_it() -> None:
+    """The right one at 54 is over at 62. The left record at 64 has a longer reach, by which nobody is over yet, and the
+    partner at 52 comes before anybody looks again."""
+    topology = Topology()
+    near = within(before=3, after=9, grace=5)
+    right = topology.stream("other", value=STRING)
+    topology.stream("in", value=STRING).outer_join(right, lambda one, other: f"{one},{other}", near).to(
+        "out", value=STRING
+    )
+    records: Records = [("other", "c", "1", 54), ("in", "b", "1", 64), ("in", "c", "2", 52), ("in", "a", "1", 164)]
+    for cut in (1, 2, 3):
+        assert sorted(run(topology, records, cut=cut, value=STRING)) == [("b", "1,None"), ("c", "2,1")]

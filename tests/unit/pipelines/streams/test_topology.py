@@ -14,6 +14,7 @@ from barnabas.pipelines.streams.expressions import Computed, lit
 from barnabas.pipelines.streams.plan import planned
 from barnabas.pipelines.streams.run import kept_tasks
 from barnabas.pipelines.streams.slots import read_slots
+from barnabas.pipelines.streams.state.storage import LocalDirectory
 from barnabas.streams import (
     INT,
     JSON,
@@ -224,13 +225,13 @@ def test_topics_whose_keys_meet_have_the_same_number_of_partitions() -> None:
 
 
 def test_a_batch_that_is_done_again_has_as_many_tasks_as_the_first_time(tmp_path: Path) -> None:
-    assert kept_tasks(tmp_path, 2) == 2
+    assert kept_tasks(LocalDirectory(tmp_path), 2) == 2
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
     (tmp_path / "offsets" / "0").touch()
-    assert kept_tasks(tmp_path, 8) == 2  # on another machine
+    assert kept_tasks(LocalDirectory(tmp_path), 8) == 2  # on another machine
     (tmp_path / "commits" / "0").touch()
-    assert kept_tasks(tmp_path, 8) == 8
+    assert kept_tasks(LocalDirectory(tmp_path), 8) == 8
     (tmp_path / "offsets" / "1").touch()
     (tmp_path / "commits" / ".1.crc").touch()
-    assert kept_tasks(tmp_path, 2) == 8
+    assert kept_tasks(LocalDirectory(tmp_path), 2) == 8

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.pipelines.streams.state import versions
+from barnabas.pipelines.streams.state.storage import LocalDirectory
 from barnabas.pipelines.streams.state.versions import PartitionState, forget_after, versions_in
 
 
@@ -65,5 +66,5 @@ def test_what_was_not_committed_is_forgotten_when_a_query_starts(tmp_path: Path)
     state = PartitionState(tmp_path / "state" / "0" / "1")
     write(state, 0, a=1)
     write(state, 1, a=2)
-    forget_after(tmp_path / "state", 1)
-    assert state_before(state.directory, 5).store("table").data == {"a": 1}
+    forget_after(LocalDirectory(tmp_path / "state"), 1)
+    assert state_before(tmp_path / "state" / "0" / "1", 5).store("table").data == {"a": 1}

@@ -55,12 +55,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
     # Members
 
-    def member(self, member_id: str) -> ConsumerMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
-        return member
-
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
@@ -172,39 +166,20 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
     # Offsets and removal
 
-    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool) -> bool:
-        """Whether each partition has to be looked at (`check_partition`), since the member's epoch is an older one."""
-        if epoch < 0 and self.is_empty:
-            return False
-        if transactional and epoch == -1 and not member_id and instance_id is None:
-            return False
-        member = self.member(member_id)
-        if epoch > member.epoch:
-            raise _stale(member, f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.")
-        return epoch < member.epoch
-
-    def check_partition(self, member_id: str, epoch: int, topic_id: Uuid | None, partition: int) -> None:
+    def check_partition(self, member_id: str, epoch: int, topic: str, topic_id: Uuid | None, partition: int) -> None:
         member = self.member(member_id)
         since = None if topic_id is None else member.assigned_in(topic_id, partition)
         if since is None:
-            raise _stale(member, f"Partition {partition} is not assigned or pending revocation for member.")
+            raise self.stale(member, f"Partition {partition} is not assigned or pending revocation for member.")
         if epoch < since:
-            raise _stale(member, f"Received member epoch {epoch} is older than assignment epoch {since}.")
+            raise self.stale(member, f"Received member epoch {epoch} is older than assignment epoch {since}.")
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        member = self.members.committed(member_id or "")
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
-        if epoch != member.epoch:
-            raise _stale(member, f"The received member epoch {epoch} does not match the expected {member.epoch}.")
+    def stale(self, member: ConsumerMember, message: str) -> KafkaError:
+        return (
+            KafkaError(ErrorCode.ILLEGAL_GENERATION, message) if member.is_classic else super().stale(member, message)
+        )
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[CoordinatorRecord]:
         """`renamed` are members whose records are already those of another name."""
         names = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
         return group_tombstones(self.id, names, self.resolved)
-
-
-def _stale(member: ConsumerMember, message: str) -> KafkaError:
-    return KafkaError(ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH, message)

@@ -23,7 +23,6 @@ from barnabas.core.groups.modern import (
     as_target,
 )
 from barnabas.core.groups.state import GroupType
-from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records import share_groups as wire
 from barnabas.wire.uuids import Uuid
 
@@ -82,12 +81,6 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
         """Members follow at once: there is nothing between empty and stable."""
         has_members = next(iter(self.members.committed_items()), None) is not None
         return GroupState.STABLE if has_members else GroupState.EMPTY
-
-    def member(self, member_id: str) -> ShareMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
-        return member
 
     def subscribed_ids(self, member: ShareMember, cluster: Cluster) -> set[Uuid]:
         return {cluster.topics[name].topic_id for name in member.topics if name in cluster.topics}

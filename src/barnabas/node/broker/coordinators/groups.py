@@ -14,6 +14,7 @@ from barnabas.core.groups.consumer.settings import ConsumerSettings, MigrationPo
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.shard import GroupShard
 from barnabas.core.groups.share.decide import ShareSettings
+from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.core.metadata.state import MetadataDelta
 from barnabas.node.broker.coordinators.coordinator import Coordinator
 from barnabas.node.broker.shares.settings import share_settings
@@ -32,6 +33,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         super().__init__(node, CONSUMER_OFFSETS_TOPIC, self._new_shard)
         self._settings_of: tuple[BrokerConfig, GroupSettings] | None = None
         self._consumer_settings_of: tuple[BrokerConfig, ConsumerSettings] | None = None
+        self._streams_settings_of: tuple[BrokerConfig, StreamsSettings] | None = None
 
     def settings(self) -> GroupSettings:
         """As the broker's configuration is now."""
@@ -62,6 +64,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             image=lambda: self._node.image,
             consumer_settings=self.consumer_settings,
             share_settings=self.share_settings,
+            streams_settings=self.streams_settings,
         )
 
     def share_settings(self, group_id: str) -> ShareSettings:
@@ -75,6 +78,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
             self._consumer_settings_of = (config, consumer_settings(config, {}))
         own = self._node.image.configs.get((GROUP_RESOURCE, group_id))
         return consumer_settings(config, own) if own else self._consumer_settings_of[1]
+
+    def streams_settings(self, group_id: str) -> StreamsSettings:
+        config = self._node.config
+        if self._streams_settings_of is None or self._streams_settings_of[0] is not config:
+            self._streams_settings_of = (config, streams_settings(config, {}))
+        own = self._node.image.configs.get((GROUP_RESOURCE, group_id))
+        return streams_settings(config, own) if own else self._streams_settings_of[1]
 
 
 def consumer_settings(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerSettings:
@@ -94,6 +104,26 @@ def consumer_settings(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerS
         assignors=assignors or tuple(ASSIGNORS),
         migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+    )
+
+
+def streams_settings(config: BrokerConfig, own: Mapping[str, str]) -> StreamsSettings:
+    """`own` are the configs of a group."""
+    values = parse_known(own, group_definitions())
+
+    def number(key: str, otherwise: int) -> int:
+        value = values.get(f"streams.{key}", otherwise)
+        return value if isinstance(value, int) else otherwise
+
+    return StreamsSettings(
+        session_timeout_ms=number("session.timeout.ms", config.group_streams_session_timeout_ms),
+        heartbeat_interval_ms=number("heartbeat.interval.ms", config.group_streams_heartbeat_interval_ms),
+        assignment_interval_ms=number("assignment.interval.ms", config.group_streams_assignment_interval_ms),
+        initial_rebalance_delay_ms=number(
+            "initial.rebalance.delay.ms", config.group_streams_initial_rebalance_delay_ms
+        ),
+        num_standby_replicas=number("num.standby.replicas", config.group_streams_num_standby_replicas),
+        max_size=config.group_streams_max_size,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.node.configuration.definition import CLUSTER_WIDE, INT, STRING, Definition, at_least, one_of
+from barnabas.node.configuration.definition import BOOLEAN, CLUSTER_WIDE, INT, STRING, Definition, at_least, one_of
 
 VALIDATE_RECORDS = "records"
 VALIDATE_HEADERS = "headers"
@@ -15,6 +15,20 @@ DEFINITIONS: tuple[Definition, ...] = (
         "Most bytes that an answer may have, those to fetches aside, which fetch.max.bytes bounds: a request whose "
         "answer would have more gets an error, or its connection is closed.",
         at_least(1024),
+        internal=True,
+    ),
+    Definition(
+        "barnabas.audit.allowed",
+        BOOLEAN,
+        False,
+        "Whether the audit also has a line for each right that a principal has used, which `barnabas acl learn` reads.",
+        internal=True,
+    ),
+    Definition(
+        "barnabas.audit.topic",
+        STRING,
+        "",
+        "Topic into which the lines of the audit are written, beside the logger barnabas.audit; empty: none.",
         internal=True,
     ),
     Definition(

@@ -75,6 +75,9 @@ class Outcome:
     trace: str = ""
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
     positions: list[tuple[str, int, int]] = field(default_factory=list)
+    held: list[tuple[str, int]] = field(default_factory=list)  # partitions whose last records come again
+    wait_records: int = 0
+    wait_ms: int = 0
     producer: tuple[int, int] | None = None
     topics: list[str] = field(default_factory=list)
     skipped: int = 0
@@ -88,4 +91,5 @@ class Outcome:
     def parse(cls, text: str) -> Self:
         given = json.loads(text)
         given["producer"] = tuple(given["producer"]) if given["producer"] else None
+        given["held"] = [(topic, partition) for topic, partition in given["held"]]
         return cls(**given)

@@ -44,6 +44,9 @@ class Task:
     producer: tuple[int, int] | None = None
     ready: bool = False  # fenced its predecessors, and knows its offsets
     told: str = ""
+    held: list[TopicPartition] = field(default_factory=list)  # a sink holds back their last records
+    wait_records: int = 0
+    wait_until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -135,6 +138,8 @@ class Planner:
             task.producer = outcome.producer
             task.due_at = time.monotonic() + outcome.again_ms / 1000
             found.positions |= {(topic, partition): at for topic, partition, at in outcome.positions}
+            task.held, task.wait_records = outcome.held, outcome.wait_records
+            task.wait_until = time.monotonic() + outcome.wait_ms / 1000 if outcome.wait_ms else float("inf")
             self._say(found, task, "PAUSED" if found.paused else "RUNNING")
             if outcome.offsets:
                 found.offsets |= outcome.offsets
@@ -214,6 +219,7 @@ class Planner:
             found.partitions = sink_partitions(cluster, found.job)
         mine = [tp for index, tp in enumerate(found.partitions) if index % len(found.tasks) == task.number]
         if not task.ready:
+            task.held = []
             known = committed_offsets(cluster, found.job.consumer_group, mine) if mine else {}
             found.positions |= dict.fromkeys(mine, -1) | {tp: each.offset for tp, each in known.items()}
             task.ready = True
@@ -223,6 +229,11 @@ class Planner:
         isolation = found.job.consumer.get("isolation.level", "read_committed")
         ends = cluster.list_offsets(dict.fromkeys(mine, END), isolation=isolation)
         behind = [tp for tp in mine if found.positions.get(tp, -1) != ends[tp].offset and ends[tp].offset > 0]
+        if task.held:
+            new = sum(abs(ends[tp].offset - found.positions.get(tp, 0)) for tp in behind)
+            if new < task.wait_records and now < task.wait_until:
+                return None
+            behind = sorted({*behind, *(tp for tp in task.held if tp in ends)})
         if not behind:
             return None
         return Turn(job=found.job, task=task.number, partitions=behind)

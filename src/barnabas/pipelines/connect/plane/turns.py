@@ -26,9 +26,9 @@ from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.client.transactions import PreparedTransaction, TransactionalProducer
 from barnabas.pipelines.connect.config import with_prefix
-from barnabas.pipelines.connect.connector import Connector, SinkConnector, SourceConnector, offset_key
+from barnabas.pipelines.connect.connector import BadRecords, Connector, SinkConnector, SourceConnector, offset_key
 from barnabas.pipelines.connect.data.record import Record
-from barnabas.pipelines.connect.errors import ConnectError, RetriableError
+from barnabas.pipelines.connect.errors import RetriableError
 from barnabas.pipelines.connect.plane.conversion import Conversion
 from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
 from barnabas.pipelines.connect.plane.tolerance import Raw, Tolerance, ToleranceExceeded, trace_of
@@ -219,6 +219,7 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
     properties = {"isolation.level": "read_committed"} | job.client | job.consumer
     with Cluster(client_settings(job, job.consumer)) as cluster:
         found = committed_offsets(cluster, job.consumer_group, turn.partitions)
+        sink.partitions = turn.partitions
         sink.open()
         known = sink.positions({tp: (each.offset, each.metadata) for tp, each in found.items()})
         start = start_positions(cluster, turn.partitions, found, dict(known), properties)
@@ -229,10 +230,10 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
         }
         with Fetcher(cluster, replace(fetch, max_wait_ms=FETCH_WAIT_MS)) as fetcher:
             fetcher.assign(start)
-            for records in batches(fetcher, ends, turn):
+            for records in batches(fetcher, ends, turn, sink):
                 put(sink, conversion, records, outcome)
-            positions = dict(fetcher.positions)
-        sink.flush(positions)
+            read = dict(fetcher.positions)
+        positions = read | dict(sink.flush(read) or {})
         if conversion.tolerance.letters:
             with Producer(client_settings(job, job.producer)) as producer:
                 send_letters(cluster, producer, conversion.tolerance)
@@ -242,7 +243,9 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
             token = uuid.uuid4().hex
             commits = {tp: CommittedOffset(at, token) for tp, at in changed.items()}
             commit_offsets(cluster, job.consumer_group, commits)
-        outcome.positions = [(topic, partition, at) for (topic, partition), at in positions.items()]
+        outcome.positions = [(topic, partition, at) for (topic, partition), at in read.items()]
+        outcome.held = [tp for tp, at in positions.items() if at != read[tp]]
+        outcome.wait_records, outcome.wait_ms = sink.wait_records, sink.wait_ms
         outcome.topics = sorted({topic for topic, _ in changed})
 
 
@@ -261,10 +264,10 @@ def start_positions(
     return {tp: start[tp] for tp in partitions}
 
 
-def batches(fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn) -> Iterator[list[Any]]:
+def batches(fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn, sink: SinkConnector) -> Iterator[list[Any]]:
     until = time.monotonic() + turn.limit_s
     taken = 0
-    while time.monotonic() < until and taken < turn.limit_records:
+    while sink.unfinished or (time.monotonic() < until and taken < turn.limit_records):
         positions = fetcher.positions
         if all(positions[tp] >= end for tp, end in ends.items()):
             return
@@ -288,14 +291,6 @@ def put(sink: SinkConnector, conversion: Conversion, given: list[Any], outcome: 
     except BadRecords as bad:
         for record, error in bad.records:
             tolerance.skip("TASK_PUT", error, raw_of(record, given), name)
-
-
-class BadRecords(ConnectError):
-    """Raised by a sink's put, when all but these were taken."""
-
-    def __init__(self, records: list[tuple[Record, Exception]]) -> None:
-        super().__init__(f"{len(records)} records cannot be written: {records[0][1]}")
-        self.records = records
 
 
 def raw_of(record: Record, given: list[Any]) -> Raw:

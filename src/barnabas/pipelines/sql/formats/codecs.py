@@ -54,9 +54,11 @@ def codec_of(info: FormatInfo, columns: Sequence[SourceColumn], *, key: bool, to
         from barnabas.pipelines.sql.formats.json import JsonCodec
 
         return JsonCodec(pairs, wrap=wrapped(info, pairs, key=key))
-    from barnabas.pipelines.sql.formats.registry import RegistryCodec
+    from barnabas.pipelines.sql.formats.registry import BareProtobufCodec, RegistryCodec
 
-    return RegistryCodec(pairs, info.name, wrapped(info, pairs, key=key), topic, key, dict(info.settings))
+    made = BareProtobufCodec if info.name == "PROTOBUF_NOSR" else RegistryCodec
+    wrap = info.name.startswith("PROTOBUF") or wrapped(info, pairs, key=key)  # a message has fields, even if it is one
+    return made(pairs, info.name, wrap, topic, key, dict(info.settings))
 
 
 def wrapped(info: FormatInfo, columns: Columns, *, key: bool) -> bool:

@@ -36,6 +36,7 @@ AVRO = {
     "enum": STRING,
 }
 LOGICAL = {"timestamp-millis": TIMESTAMP, "date": DATE, "time-millis": TIME}
+PROTOBUF = {1: INTEGER, 2: BIGINT, 3: BIGINT, 4: BIGINT, 5: DOUBLE, 6: DOUBLE, 7: BOOLEAN, 8: STRING, 9: STRING}
 JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRING}
 
 
@@ -56,7 +57,7 @@ def columns_from_registry(subject: str, settings: dict[str, Any], role: str) -> 
     elif schema.type == "JSON":
         kind = json_kind(json.loads(schema.text))
     else:
-        raise SqlError(f"Columns can't be inferred from {schema.type} schemas yet: name them in the statement.")
+        kind = protobuf_kind(schema)
     if kind.base != "STRUCT":
         return [SourceColumn("ROWKEY" if role == "KEY" else "ROWVAL", kind, role)]
     return [SourceColumn(name.upper(), one, role) for name, one in kind.fields]
@@ -88,6 +89,38 @@ def avro_kind(tree: Any, named: dict[str, Any]) -> SqlType:
     if kind == "map":
         return map_of(STRING, avro_kind(tree["values"], named))
     return avro_kind(kind, named)
+
+
+def protobuf_kind(schema: Any) -> SqlType:
+    """Of the first message."""
+    from barnabas.client.serdes.protobuf import ProtobufFile
+
+    return message_kind(ProtobufFile(schema).codec().descriptor, ())
+
+
+def message_kind(message: Any, around: tuple[str, ...]) -> SqlType:
+    if message.full_name in around:
+        raise SqlError(f"Message {message.full_name} holds itself: name the columns in the statement.")
+    inside = (*around, message.full_name)
+    return struct(*((one.name.upper(), field_kind(one, inside)) for one in message.fields))
+
+
+def field_kind(field: Any, around: tuple[str, ...]) -> SqlType:
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        parts = message.fields_by_name
+        return map_of(field_kind(parts["key"], around), field_kind(parts["value"], around))
+    if message is None:
+        kind = PROTOBUF[field.cpp_type]
+        if field.type == field.TYPE_BYTES:
+            kind = BYTES
+    elif message.full_name == "google.protobuf.Timestamp":
+        kind = TIMESTAMP
+    elif message.full_name.startswith("google.protobuf.") and message.full_name.endswith("Value"):
+        kind = field_kind(message.fields_by_name["value"], around)
+    else:
+        kind = message_kind(message, around)
+    return array(kind) if field.is_repeated else kind
 
 
 def branch_name(tree: Any) -> str:

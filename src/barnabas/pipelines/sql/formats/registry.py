@@ -1,4 +1,4 @@
-"""AVRO, JSON_SR and PROTOBUF: schemas made of columns, kept in a registry.
+"""AVRO, JSON_SR and PROTOBUF: schemas made of columns, kept in a registry. PROTOBUF_NOSR is the message alone.
 
 What is read may be written with any schema: fields are matched by name, whatever their case, as in JSON. A union of
 Avro is a STRUCT with a field for each of its types, named as Avro names them (STRING, LONG, ...).
@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from barnabas.pipelines.sql.compute.java import EXACT, EvaluationError
-from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.formats.json import coercion, plain_writer
 from barnabas.pipelines.sql.types import SqlType
@@ -62,8 +61,6 @@ class RegistryCodec(Codec):
         self, columns: Columns, name: str, wrap: bool, topic: str, is_key: bool, settings: dict[str, Any]
     ) -> None:
         super().__init__(columns)
-        if name not in KINDS:
-            raise SqlError(f"Format {name} is not supported yet.")
         self.name, self.wrap, self.topic, self.is_key, self.settings = name, wrap, topic, is_key, settings
         self._serializer: Any = None
         self._deserializer: Any = None
@@ -71,7 +68,7 @@ class RegistryCodec(Codec):
         self._readers = [reader(kind) for _, kind in columns]
 
     def __reduce__(self) -> Any:
-        return RegistryCodec, (self.columns, self.name, self.wrap, self.topic, self.is_key, self.settings)
+        return type(self), (self.columns, self.name, self.wrap, self.topic, self.is_key, self.settings)
 
     @property
     def registry(self) -> Any:
@@ -94,7 +91,7 @@ class RegistryCodec(Codec):
                 name: None if value is None else write(value)
                 for (name, _), write, value in zip(self.columns, self._writers, values, strict=True)
             }
-            if self.name == "PROTOBUF":
+            if self.name.startswith("PROTOBUF"):
                 tree = {name: value for name, value in tree.items() if value is not None}
         try:
             data: bytes | None = self._serializer.encode(self.topic, tree)
@@ -110,6 +107,11 @@ class RegistryCodec(Codec):
         schema = None if given is not None else Schema(self.schema_text(), KINDS[self.name])
         return Serializer(self.registry, schema, settings, is_key=self.is_key)
 
+    def _made_deserializer(self) -> Any:
+        from barnabas.client.serdes import Deserializer
+
+        return Deserializer(self.registry, is_key=self.is_key, logical_types=False)
+
     def schema_text(self) -> str:
         if self.name == "AVRO":
             tree = avro_record(self.columns, RECORD_NAME) if self.wrap else _nullable(self.columns[0][1], RECORD_NAME)
@@ -119,11 +121,11 @@ class RegistryCodec(Codec):
         return protobuf_file(self.columns)
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
-        from barnabas.client.serdes import Deserializer, RegistryRefused, RegistryUnreachable
+        from barnabas.client.serdes import RegistryRefused, RegistryUnreachable
         from barnabas.client.serdes import SerdeError as ClientSerdeError
 
         if self._deserializer is None:
-            self._deserializer = Deserializer(self.registry, is_key=self.is_key, logical_types=False)
+            self._deserializer = self._made_deserializer()
         try:
             found = self._deserializer.decode(data)
         except RegistryUnreachable:
@@ -142,6 +144,34 @@ class RegistryCodec(Codec):
             )
         except (EvaluationError, ValueError) as error:
             raise SerdeError(str(error)) from None
+
+
+class BareProtobufCodec(RegistryCodec):
+    """Protobuf without a registry: the bytes are a message with the columns as fields, numbered in their order."""
+
+    def _made_serializer(self) -> Any:
+        return self._message()
+
+    def _made_deserializer(self) -> Any:
+        return self._message()
+
+    def _message(self) -> Any:
+        from barnabas.client.serdes import Schema
+        from barnabas.client.serdes.protobuf import ProtobufFile
+
+        return BareMessage(ProtobufFile(Schema(self.schema_text(), "PROTOBUF")).codec())
+
+
+class BareMessage:
+    """A codec of messages as RegistryCodec asks it."""
+
+    def __init__(self, codec: Any) -> None:
+        self.decode = codec.decode
+        self._codec = codec
+
+    def encode(self, topic: str, tree: Any) -> bytes:
+        data: bytes = self._codec.encode(tree)
+        return data
 
 
 def reader(kind: SqlType) -> Any:
@@ -217,6 +247,7 @@ def writer(kind: SqlType, name: str) -> Any:
             "AVRO": lambda value: _two_complement(int(EXACT.scaleb(value, kind.scale))),
             "JSON_SR": float,
             "PROTOBUF": lambda value: format(value, "f"),
+            "PROTOBUF_NOSR": lambda value: format(value, "f"),
         }[name]
     return plain_writer(kind) if name == "JSON_SR" else lambda value: value
 

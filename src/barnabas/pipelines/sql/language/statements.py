@@ -11,6 +11,7 @@ from typing import Any
 
 from barnabas.pipelines.sql.errors import SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.language.batches import is_batch
 from barnabas.pipelines.sql.language.cursor import Cursor
 from barnabas.pipelines.sql.language.expressions import parse_expression, parse_list
 from barnabas.pipelines.sql.language.lexer import DECIMAL, DOUBLE, END, INTEGER, QUOTED, STRING, WORD, with_variables
@@ -80,7 +81,7 @@ def _statement(cursor: Cursor) -> tree.Statement:
     for word, parse in STARTS.items():
         if cursor.token.kind == WORD and cursor.token.text == word:
             return parse(cursor)
-    raise cursor.unexpected(*STARTS)
+    raise cursor.unexpected(*(word for word in STARTS if word != "WITH"))
 
 
 def _create(cursor: Cursor) -> tree.Statement:
@@ -365,6 +366,10 @@ def _assert(cursor: Cursor) -> tree.Statement:
 
 
 def _select(cursor: Cursor) -> tree.Statement:
+    if not cursor.sees("SELECT", "FROM") and is_batch(cursor.tokens[cursor.index :]):
+        while cursor.token.kind != END and not cursor.sees(";"):
+            cursor.next()
+        return tree.BatchSelect()
     return tree.SelectStatement(parse_query(cursor))
 
 
@@ -376,6 +381,7 @@ def _name_or_text(cursor: Cursor, what: str, *, reserved: bool = False) -> str:
 
 STARTS: dict[str, Callable[[Cursor], tree.Statement]] = {
     "SELECT": _select,
+    "WITH": _select,
     "CREATE": _create,
     "INSERT": _insert,
     "DROP": _drop,

@@ -250,6 +250,11 @@ class SelectStatement(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSelect(Statement):
+    """A SELECT for Spark, which reads its text."""
+
+
+@dataclass(frozen=True, slots=True)
 class DropSource(Statement):
     table: bool
     name: str

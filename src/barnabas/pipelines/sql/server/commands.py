@@ -19,6 +19,8 @@ from barnabas.pipelines.sql.server.kafka import Kafka
 log = logging.getLogger(__name__)
 POLL_MS = 250
 APPLIED_WITHIN_S = 60
+SEEN_WITHIN_S = 5
+STATUSES_MAX = 10_000
 CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -58,6 +60,7 @@ class CommandTopic:
         self._changed = threading.Condition()
         self._applied = 0  # the offset behind the last command that was applied
         self._results: dict[int, Any] = {}
+        self.statuses: dict[str, dict[str, Any]] = {}  # of the last command about each thing, by the command's id
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="sql-commands", daemon=True)
         self.damage: str | None = None
@@ -76,6 +79,12 @@ class CommandTopic:
         end = self._kafka.offsets([self.topic], -1).get((self.topic, 0), 0)
         with self._changed:
             self._changed.wait_for(lambda: self._applied >= end or self.damage is not None, APPLIED_WITHIN_S)
+
+    def wait_for(self, offset: int) -> None:
+        """Until the command at an offset has been applied: a client names the one it has seen another server answer."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._applied > offset or self.damage is not None, SEEN_WITHIN_S):
+                raise SqlError(f"Command {offset} has not been applied by this server within {SEEN_WITHIN_S} s.")
 
     def append(self, key: str, command: Command) -> tuple[int, Any]:
         """The command's offset, and what applying it gave; raises what it raised."""
@@ -106,13 +115,13 @@ class CommandTopic:
                     self._stopped.wait(1)
                     continue
                 for record in records:
-                    self._one(record.offset, record.value)
+                    self._one(record.offset, record.key, record.value)
                 position = consumer.positions.get((self.topic, 0), 0)
                 with self._changed:
                     self._applied = max(self._applied, position)
                     self._changed.notify_all()
 
-    def _one(self, offset: int, value: bytes | None) -> None:
+    def _one(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:
             result: Any = self._apply(offset, decoded(value))
         except SqlError as error:
@@ -125,9 +134,21 @@ class CommandTopic:
             )
             log.error("%s", self.damage)
             result = None
+        self._note((key or b"").decode("utf-8", "replace"), result)
         with self._changed:
             self._results[offset] = result
             if len(self._results) > 1000:  # those of other servers, and of the start
                 self._results.pop(next(iter(self._results)))
             self._applied = max(self._applied, offset + 1)
             self._changed.notify_all()
+
+    def _note(self, command_id: str, result: Any) -> None:
+        failed = not hasattr(result, "message") or isinstance(result, SqlError)
+        query = getattr(result, "starts", None)
+        self.statuses[command_id] = {
+            "status": "ERROR" if failed else "SUCCESS",
+            "message": str(getattr(result, "message", "")),
+            "queryId": None if query is None else query.id,
+        }
+        if len(self.statuses) > STATUSES_MAX:
+            del self.statuses[next(iter(self.statuses))]

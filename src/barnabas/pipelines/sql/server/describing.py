@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.server import answers
+from barnabas.pipelines.sql.server.trials import tried
 
 if TYPE_CHECKING:
     from barnabas.pipelines.sql.server.service import SqlService
@@ -126,6 +127,8 @@ class Describing:
             "overriddenProperties": {},
             "queryErrors": [],
         }
+        if statement.last is not None:
+            tree_["dryRun"] = tried(self._service, statement.statement, statement.last)
         return {"@type": "queryDescription", "queryDescription": tree_}
 
     def _assert(self, statement: tree.Assert) -> Tree:

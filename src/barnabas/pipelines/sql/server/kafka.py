@@ -11,7 +11,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import AssignedConsumer, ConsumerSettings
 from barnabas.client.errors import ClientError, Refused
 from barnabas.client.fetcher import FetchSettings
-from barnabas.client.producer import Producer
+from barnabas.client.producer import Delivery, Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.wire.errors import ErrorCode
@@ -43,6 +43,9 @@ class Kafka:
         """0 if the topic is not there."""
         found = self._asked(lambda cluster: cluster.metadata([topic]).topics[topic])
         return 0 if found.error else len(found.partitions)
+
+    def cluster_id(self) -> str:
+        return self._asked(lambda cluster: cluster.metadata([]).cluster_id) or ""
 
     def topics(self) -> list[tuple[str, int, int]]:
         """Name, partitions and replicas of all topics."""
@@ -80,6 +83,12 @@ class Kafka:
         found = self._asked(lambda cluster: cluster.list_offsets(wanted, isolation="read_committed"))
         return {name: one.offset for name, one in found.items()}
 
+    def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Behind the last committed record of partitions that are known to be there; one question to each leader."""
+        wanted = dict.fromkeys(places, LATEST)
+        found = self._asked(lambda cluster: cluster.list_offsets(wanted, isolation="read_committed"))
+        return {name: one.offset for name, one in found.items()}
+
     def consumer(self, *, committed: bool = True, records: int = 5000) -> AssignedConsumer:
         fetch = FetchSettings.from_properties(
             {
@@ -94,12 +103,23 @@ class Kafka:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, **more: Any
     ) -> int:
         """The offset of the record."""
+        return self.delivered(self.begin_send(topic, key, value, timestamp_ms, **more))
+
+    def begin_send(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None, **more: Any
+    ) -> Delivery:
         with self._lock:
             if self._producer is None:
                 self._producer = Producer(self.settings)
             producer = self._producer
         try:
-            delivery = producer.send(topic, value, key=key, timestamp=timestamp_ms, **more)
-            return delivery.result(SEND_WITHIN_S).offset
+            return producer.send(topic, value, key=key, timestamp=timestamp_ms, **more)
         except ClientError as error:
             raise SqlError(f"Could not write to topic {topic}: {error}") from None
+
+    def delivered(self, delivery: Delivery) -> int:
+        """The offset, once the record is there."""
+        try:
+            return delivery.result(SEND_WITHIN_S).offset
+        except ClientError as error:
+            raise SqlError(f"Could not write: {error}") from None

@@ -9,6 +9,8 @@ from barnabas.pipelines.sql.server.http import make_app
 from barnabas.pipelines.sql.server.service import SqlService
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.web import server
+from barnabas.web.http2 import Http1Or2
+from barnabas.web.websockets import WebSocketProtocol
 
 
 def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None:
@@ -22,7 +24,15 @@ def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None
             service.start()
             port = listening.getsockname()[1]
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(server.serve(make_app(service), listening, lambda: ready(service, port)))
+                runner.run(
+                    server.serve(
+                        make_app(service),
+                        listening,
+                        lambda: ready(service, port),
+                        protocol=Http1Or2,
+                        websockets=WebSocketProtocol,
+                    )
+                )
         finally:
             service.stop()
     finally:

@@ -79,7 +79,7 @@ class PushQuery:
                     records = consumer.poll(POLL_MS)
                     if not records:
                         continue
-                    shown = self._shown(run.process([as_given(one) for one in records]))
+                    shown = shown_rows(self.planned, run.process([as_given(one) for one in records]))
                     if self._limit is not None:
                         shown = shown[: self._limit - given]
                     given += len(shown)
@@ -91,21 +91,23 @@ class PushQuery:
             run.close()
         return None
 
-    def _shown(self, rows: list[dict[str, Any]]) -> list[Row]:
-        found: list[Row] = []
-        for row in rows:
-            if row["value"] is not None:
-                found.append(pickle.loads(row["value"]))
-            else:
-                found.append(self._tombstone(pickle.loads(row["key"])))
-        return found
 
-    def _tombstone(self, key: Any) -> Row:
-        """A row that is gone: its key, and nulls."""
-        inner = key.key if isinstance(key, Windowed) else key
-        parts = (inner,) if len(self.planned.key_at) == 1 else inner
-        by_place = dict(zip(self.planned.key_at, parts, strict=False))
-        return tuple(thawed(by_place.get(at), kind) for at, kind in enumerate(self.planned.kinds))
+def shown_rows(planned: Planned, rows: list[dict[str, Any]]) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if row["value"] is not None:
+            found.append(pickle.loads(row["value"]))
+        else:
+            found.append(tombstone(planned, pickle.loads(row["key"])))
+    return found
+
+
+def tombstone(planned: Planned, key: Any) -> Row:
+    """A row that is gone: its key, and nulls."""
+    inner = key.key if isinstance(key, Windowed) else key
+    parts = (inner,) if len(planned.key_at) == 1 else inner
+    by_place = dict(zip(planned.key_at, parts, strict=False))
+    return tuple(thawed(by_place.get(at), kind) for at, kind in enumerate(planned.kinds))
 
 
 def as_given(record: Any) -> Given:

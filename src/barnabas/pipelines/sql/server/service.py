@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from barnabas.pipelines.sql.engine import DEFINING, Change, Engine
+from barnabas.client.producer import Delivery
+from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.inserts import record_of, row_bytes
+from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.plan.planner import Planned, plan
 from barnabas.pipelines.sql.server import answers
+from barnabas.pipelines.sql.server.batches import Batches
 from barnabas.pipelines.sql.server.commands import Command, CommandTopic
 from barnabas.pipelines.sql.server.describing import Describing
 from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 from barnabas.pipelines.sql.server.leadership import Leadership
+from barnabas.pipelines.sql.server.lookups import Lookups
 from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
-from barnabas.pipelines.sql.server.queries import SparkQueries
+from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
+from barnabas.pipelines.sql.types import SqlType
 
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
@@ -49,7 +54,11 @@ class SqlService:
         }
         name = f"barnabas-sql-{settings.service_id}"
         self.queries = SparkQueries(servers, directory, name, settings.master, security)
-        self.views = Views(self.kafka)
+        self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
+        self.views = Views(self._reading)
+        self.lookups = Lookups(self.views)
+        options = {"kafka.bootstrap.servers": servers} | {f"kafka.{key}": value for key, value in security.items()}
+        self.batches = Batches(self.queries.session, options, self.views)
         self.commands = CommandTopic(self.kafka, settings.command_topic, self._apply)
         self.leadership = Leadership(settings, directory, self._take_over, self.queries.deactivate)
         self.pushes: dict[str, PushQuery] = {}
@@ -59,6 +68,8 @@ class SqlService:
 
     def start(self) -> None:
         self.commands.make()
+        if not self.kafka.partitions(self.settings.slots_topic):
+            self.kafka.create_topic(self.settings.slots_topic, SLOTS, None, {})
         if self.settings.queries_file is None:
             self.commands.start()
         self.queries.begin()
@@ -67,11 +78,11 @@ class SqlService:
             self._run_file(self.settings.queries_file)
         self.leadership.start()
 
-    def _take_over(self) -> None:
-        """The persistent queries are this server's, as they are after the last command."""
+    def _take_over(self, slots: Collection[int]) -> None:
+        """The persistent queries of these slots are this server's, as they are after the last command."""
         if self.settings.queries_file is None:
             self.commands.catch_up()
-        self.queries.activate()
+        self.queries.activate(slots)
 
     def stop(self) -> None:
         for push in list(self.pushes.values()):
@@ -80,6 +91,7 @@ class SqlService:
         self.views.stop()
         self.queries.end()
         self.leadership.stop()  # last, so that no other server goes on before the queries have ended here
+        self._reading.close()
         self.kafka.close()
 
     def _run_file(self, path: str) -> None:
@@ -129,7 +141,7 @@ class SqlService:
             return None
         if isinstance(statement, DEFINING):
             return self._define(statement, session)
-        if isinstance(statement, (tree.SelectStatement, tree.Print)):
+        if isinstance(statement, (tree.SelectStatement, tree.BatchSelect, tree.Print)):
             raise WrongEndpoint(
                 "The following statement types should be issued to the websocket endpoint '/query': SELECT and PRINT."
             )
@@ -137,6 +149,7 @@ class SqlService:
 
     def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
         settings = self.engine.settings | session
+        self.commands.catch_up()  # what other servers have defined
         with self.lock:
             before = self.engine.copy()
         self._check(before, statement, session)
@@ -159,6 +172,8 @@ class SqlService:
 
     def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
         """Makes the topics that a statement needs, before anybody applies it."""
+        if isinstance(statement, tree.CreateFunction):
+            check_function(statement)
         with self.lock:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
@@ -239,6 +254,23 @@ class SqlService:
             self.queries.start(change.starts, offsets)
         return change
 
+    def terminate(self, patterns: list[str]) -> Tree:
+        """Ends all queries, and deletes the sinks' topics whose names fit a pattern."""
+        with self.lock:
+            sinks = sorted({one.topic for one in self.engine.queries.values()})
+        if self.engine.queries:
+            self.execute("TERMINATE ALL;", {}, {})
+        for topic in sinks:
+            if any(re.fullmatch(one, topic) for one in patterns):
+                self.kafka.delete_topic(topic)
+        return {
+            "@type": "currentStatus",
+            "statementText": "TERMINATE CLUSTER;",
+            "commandId": "cluster/TerminateCluster/terminate",
+            "commandStatus": {"status": "SUCCESS", "message": "Queries terminated.", "queryId": None},
+            "warnings": [],
+        }
+
     def _insert(self, statement: tree.InsertValues) -> None:
         with self.lock:
             source = self.engine.metastore.source(statement.target)
@@ -246,10 +278,14 @@ class SqlService:
         key, value, time_ms = record_of(source, statement, now_ms=int(time.time() * 1000), functions=functions)
         self.kafka.send(source.topic, key, value, time_ms)
 
-    def insert_row(self, target: str, row: Mapping[str, Any]) -> None:
-        """A row of POST /inserts-stream: JSON by column."""
+    def check_insert(self, target: str) -> None:
+        """Whether rows can be inserted there."""
+        with self.lock:
+            check_target(self.engine.metastore.source(target))
+
+    def insert_row(self, target: str, row: Mapping[str, Any]) -> Delivery:
+        """A row of POST /inserts-stream, JSON by column: it is sent, and its delivery tells when it is there."""
         from barnabas.pipelines.sql.formats.json import coercion
-        from barnabas.pipelines.sql.inserts import check_target, kind_of
 
         with self.lock:
             source = self.engine.metastore.source(target)
@@ -263,23 +299,27 @@ class SqlService:
             except ValueError as error:
                 raise SqlError(f"Can't coerce a field of column {column} to {kind}: {error}") from None
         key, data, time_ms = row_bytes(source, values, int(time.time() * 1000))
-        self.kafka.send(source.topic, key, data, time_ms)
+        return self.kafka.begin_send(source.topic, key, data, time_ms)
 
     def select(
         self,
-        statement: tree.SelectStatement,
+        statement: tree.SelectStatement | tree.BatchSelect,
         properties: Mapping[str, Any],
         rows: Callable[[list[Any]], bool],
         done: Callable[[str | None, str | None], None],
     ) -> tuple[str, tuple[str, ...], Any, Any]:
         """Starts a query. Gives its id, names and types, and the rows where it was a pull query of a table."""
-        query = statement.query
         with self.lock:
             metastore = self.engine.metastore.copy()
-        source = metastore.source(query.source.name)
         number = next(self._numbers)
+        if isinstance(statement, tree.BatchSelect) or in_batch(statement.query):
+            names, kinds, found = self.batches.select(metastore, statement.text)
+            return f"query_{number}", names, kinds, found
+        query = statement.query
+        source = metastore.source(query.source.name)
         if query.emit is None and source.table and not query.joins:
             names, kinds, found = pull(metastore, query, self.views)
+            self.lookups.keep(metastore, query, statement.text)
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
         planned = plan(metastore, query, name=query_id)
@@ -308,6 +348,11 @@ class SqlService:
         )
         return query_id, planned.names, planned.kinds, None
 
+    def lookup(self, text: str) -> tuple[str, tuple[str, ...], list[SqlType], list[Any]] | None:
+        """A pull query by key that looks like an earlier one."""
+        found = self.lookups.answer(self.engine.metastore, text)
+        return None if found is None else (f"query_{next(self._numbers)}", *found)
+
     def planned(self, statement: tree.Statement) -> Planned:
         """What EXPLAIN shows of a statement that does not run."""
         if isinstance(statement, tree.SelectStatement):
@@ -331,6 +376,11 @@ class SqlService:
 
 
 EARLIEST_NAME = "earliest"
+
+
+def in_batch(query: tree.Query) -> bool:
+    """A question about now that no store answers: Spark does."""
+    return query.emit is None and query.window is None and bool(query.joins or query.group_by or query.having)
 
 
 def warm_up() -> None:

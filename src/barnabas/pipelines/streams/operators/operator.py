@@ -34,6 +34,9 @@ class Task(Protocol):
     def place(self, rank: int) -> Place:
         """Topic, partition and offset of the record that a row comes from."""
 
+    def late(self, count: int) -> None:
+        """So many rows were left out because their windows are closed."""
+
     def fail(self, rank: int, error: Exception) -> None:
         """Raises, naming operator and record; returns where the record became a dead letter."""
 

@@ -51,6 +51,7 @@ class AggregateBySession(Operator):
             sessions: list[Session] = store.get(hashable(key), [])
             first, end, window = self.around(sessions, time)
             if window[1] < stream_time - self.windows.grace_ms - self.windows.gap_ms:
+                task.late(1)
                 continue
             near = sessions[first:end]
             places = [Windowed(key, one[0], one[1]) for one in near]

@@ -59,6 +59,7 @@ class AggregateBySlidingWindow(Operator):
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             closed = stream_time - self.windows.grace_ms
             if time + 1 + difference < closed:
+                task.late(1)
                 continue
             folding = self.foldings[number]
             there = self.reachable(records.get(hashable(key), []), closed)

@@ -2,15 +2,16 @@
 
 Both sides keep their records as (time, value) for as long as a partner may come, by the time of their own side: those
 of a side that lags behind are still there. Stream time is that of both sides together. In a left or outer join a record
-without a partner is shown when its time is over, and one without a key at once, as in Kafka Streams. With `at_once` it
-is shown when it comes, and joined besides when a partner comes: as Kafka Streams before 3.1 and joins without grace in
-SQL have it.
+without a partner is shown when its time is over, and one without a key at once, as in Kafka Streams: it looks for such
+records only when the oldest it knows of would be over by the reach of the side that a record comes to, and may show one
+of the other side some records after its time (`_Run.show_lonely`). What is shown depends on it, because a late partner
+may come in between. With `at_once` it is shown when it comes, and joined besides when a partner comes: as Kafka
+Streams before 3.1 and joins without grace in SQL have it.
 """
 
 from __future__ import annotations
 
 import bisect
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import JoinWindows
 
 SIDE_TIMES = ("left", "right")
+OLDEST = "oldest"  # the time from which lonely records are looked for
+Waiting = tuple[int, int]  # time and number of a record
 
 
 @dataclass
@@ -91,7 +94,7 @@ class _Run:
 
     def take(self, side: int, key: Any, value: Any, time: int, rank: int) -> None:
         if time == self.stream_time:
-            self.show_lonely(rank)
+            self.show_lonely(side, rank)
         before, after = self.reach[side]
         oldest, others_oldest = self.oldest(side, time), self.oldest(1 - side)
         found = False
@@ -108,8 +111,9 @@ class _Run:
             if time + after < self.stream_time or self.join.windows.at_once:
                 self.show_alone(key, side, value, time, rank)
             else:
+                bisect.insort(self.waiting()[side], (time, number))
                 self.lonely.put((time, side, number), (key, value))
-                heapq.heappush(self.waiting(), (time + after, (time, side, number)))
+                self.look_from(min(time, self.clock.get(OLDEST, time)))
         if time > oldest:
             kept = [one for one in self.buffers[side].get(key, ()) if one[0] > oldest]
             bisect.insort(kept, (time, number, value), key=lambda one: one[0])  # partners are met in the order of time
@@ -124,27 +128,60 @@ class _Run:
         return latest - self.retention_ms
 
     def forget_lonely(self, place: Any) -> None:
+        time, side, number = place
         if place in self.lonely.data:
+            waiting = self.waiting()[side]
+            del waiting[bisect.bisect_left(waiting, (time, number))]
             self.lonely.remove(place)
 
-    def waiting(self) -> list[Any]:
-        """Who is lonely, by the time at which that is certain but for the grace."""
+    def waiting(self) -> tuple[list[Waiting], list[Waiting]]:
+        """Who is lonely, by side and in the order of time."""
         if self.lonely.index is None:
-            found = [(time + self.reach[side][1], (time, side, number)) for time, side, number in self.lonely.data]
-            heapq.heapify(found)
-            self.lonely.index = found
-        heap: list[Any] = self.lonely.index
-        return heap
+            sides: tuple[list[Waiting], list[Waiting]] = [], []
+            for time, side, number in self.lonely.data:
+                sides[side].append((time, number))
+            for one in sides:
+                one.sort()
+            self.lonely.index = sides
+        found: tuple[list[Waiting], list[Waiting]] = self.lonely.index
+        return found
 
-    def show_lonely(self, rank: int) -> None:
-        waiting = self.waiting()
-        while waiting and waiting[0][0] + self.join.windows.grace_ms < self.stream_time:
-            _, place = heapq.heappop(waiting)
-            held = self.lonely.get(place)
-            if held is not None:
-                self.lonely.remove(place)
-                key, value = held
-                self.show_alone(key, place[1], value, place[0], rank)
+    def show_lonely(self, comes_to: int, rank: int) -> None:
+        grace_ms = self.join.windows.grace_ms
+        oldest = self.clock.get(OLDEST)
+        if oldest is not None and oldest + self.reach[comes_to][1] + grace_ms >= self.stream_time:
+            return
+        sides = self.waiting()
+        over = []
+        for side, waiting in enumerate(sides):
+            ends = bisect.bisect_left(waiting, (self.stream_time - self.reach[side][1] - grace_ms, -1))
+            over += [(time, side, number) for time, number in waiting[:ends]]
+            del waiting[:ends]
+        over.sort(key=lambda place: (place[0], -place[1], place[2]))
+        for place in over:
+            key, value = self.lonely.get(place)
+            self.lonely.remove(place)
+            self.show_alone(key, place[1], value, place[0], rank)
+        self.look_from(self.last_seen(sides, [place[0] for place in over]))
+
+    @staticmethod
+    def last_seen(sides: tuple[list[Waiting], list[Waiting]], over: list[int]) -> int | None:
+        """The time of the last record that Kafka Streams has looked at: they are in the order of time, and it stops at
+        the first one behind those with which both sides are open."""
+        left, right = sides
+        if not left or not right:
+            seen = over[-1:] + [one[-1][0] for one in sides if one]
+            return max(seen, default=None)
+        first, second = (left, right) if left[0][0] < right[0][0] else (right, left)
+        last = second[0][0]
+        cut = bisect.bisect_left if second is right else bisect.bisect_right  # of one time, those of the right first
+        behind = cut(first, last, key=lambda one: one[0])
+        later = [one[0] for one in (*second[1:2], *first[behind : behind + 1])]
+        return min(later, default=last)
+
+    def look_from(self, time: int | None) -> None:
+        if time != self.clock.get(OLDEST):
+            self.clock.put(OLDEST, time)
 
     def show_alone(self, key: Any, side: int, value: Any, time: int, rank: int) -> None:
         self.show(key, self.join.joiner(*((value, None) if side == 0 else (None, value))), time, rank)

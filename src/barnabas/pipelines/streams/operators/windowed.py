@@ -60,13 +60,13 @@ class AggregateByWindow(Operator):
         latest = task.store(latest_of(self.store_name))
         found = None
         if len(inputs) == 1 and self.foldings[0].by_column and not self.every_change:
-            found = self.by_column(store, latest, clock, inputs[0])
+            found = self.by_column(task, store, latest, clock, inputs[0])
         if found is None:
             found = self.one_by_one(task, store, clock, inputs)
         self.drop_closed(store, latest, clock.get(TIME, -1))
         return found
 
-    def by_column(self, store: Store, latest: Store, clock: Store, rows: Rows) -> Rows | None:
+    def by_column(self, task: Task, store: Store, latest: Store, clock: Store, rows: Rows) -> Rows | None:
         here = np.flatnonzero(np.asarray(present(rows)))
         folding = self.foldings[0]
         times = rows.times[here]
@@ -77,6 +77,7 @@ class AggregateByWindow(Operator):
         grouped = by_column(rows, folding, starts[taken], here[position[taken]])
         if grouped is None:
             return None
+        task.late(len(position) - len(taken))
         advanced(clock, times)
         keys, news, olds, latest_times = [], [], [], grouped.times.tolist()
         size_ms = self.windows.size_ms
@@ -119,6 +120,7 @@ class AggregateByWindow(Operator):
         position, starts = self.windows_at(times)
         for at, start in zip(position.tolist(), starts.tolist(), strict=True):
             if start + size_ms <= seen[at] - grace_ms:
+                task.late(1)
                 continue
             number, key, value, time, rank = rows[at]
             folding = self.foldings[number]

@@ -65,6 +65,14 @@ class DiskTables:
 
         Checkpoint(self.database).create_checkpoint(str(directory))
 
+    def figures(self) -> tuple[int, int, int, int]:
+        """Rows and bytes as the database estimates them, and how often the cache had what was asked for and had not."""
+        rows = self.database.property_int_value("rocksdb.estimate-num-keys") or 0
+        size = self.database.property_int_value("rocksdb.total-sst-files-size") or 0
+        size += self.database.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        tables = self._tables.values()
+        return rows, size, sum(one.hits for one in tables), sum(one.misses for one in tables)
+
     def close(self) -> None:
         self._tables.clear()
         with contextlib.suppress(Exception):

@@ -7,8 +7,6 @@ different files. What a snapshot consists of is told by its manifest, the `.snap
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import zlib
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TypedDict
 
 from barnabas.pipelines.streams.errors import StateDamaged
 from barnabas.pipelines.streams.state.disk import DiskTables, scratch_directory
+from barnabas.pipelines.streams.state.storage import Directory
 
 FILES = "files"
 TABLE_SUFFIX = ".sst"
@@ -32,70 +31,57 @@ class Manifest(TypedDict):
     files: dict[str, StoredFile]  # by their names in the database
 
 
-def take_snapshot(tables: DiskTables, directory: Path, before: Manifest | None) -> Manifest:
+def take_snapshot(tables: DiskTables, directory: Directory, before: Manifest | None) -> Manifest:
     """Stores in `directory` what the database has now; files that `before` has are there already."""
-    (directory / FILES).mkdir(parents=True, exist_ok=True)
     beside = tables.directory.with_name(tables.directory.name + "-snapshot")
     shutil.rmtree(beside, ignore_errors=True)
     tables.snapshot_in(beside)
     known = {} if before is None else before["files"]
+    stored_files = directory.under(FILES)
+    there = set(stored_files.names())
     files: dict[str, StoredFile] = {}
     try:
         for path in sorted(beside.iterdir()):
             size = path.stat().st_size
             held = known.get(path.name)
             stays = path.suffix == TABLE_SUFFIX and held is not None and held["bytes"] == size
-            if stays and held is not None and (directory / FILES / held["stored"]).exists():
+            if stays and held is not None and held["stored"] in there:
                 files[path.name] = held
                 continue
             checksum = checksum_of(path)
             stored = f"{path.stem}-{checksum:08x}{path.suffix}"
-            place(path, directory / FILES / stored)
+            stored_files.store(path, stored)
             files[path.name] = StoredFile(stored=stored, bytes=size, checksum=checksum)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Manifest(files=files)
 
 
-def open_snapshot(manifest: Manifest, directory: Path) -> DiskTables:
+def open_snapshot(manifest: Manifest, directory: Directory) -> DiskTables:
     """A database of its own with what the snapshot has. Raises StateDamaged, naming the file that is not whole."""
     database = scratch_directory()
+    stored_files = directory.under(FILES)
     try:
         for name, file in manifest["files"].items():
-            source = directory / FILES / file["stored"]
-            if not source.exists():
-                raise StateDamaged(f"state file {source} is missing")
-            if source.stat().st_size != file["bytes"] or checksum_of(source) != file["checksum"]:
-                raise StateDamaged(f"state file {source} is damaged: its checksum is not that of its snapshot")
-            place(source, database / name, linked=name.endswith(TABLE_SUFFIX))
+            target, place = database / name, stored_files.place_of(file["stored"])
+            try:
+                stored_files.fetch(file["stored"], target, linked=name.endswith(TABLE_SUFFIX))
+            except FileNotFoundError:
+                raise StateDamaged(f"state file {place} is missing") from None
+            if target.stat().st_size != file["bytes"] or checksum_of(target) != file["checksum"]:
+                raise StateDamaged(f"state file {place} is damaged: its checksum is not that of its snapshot")
     except BaseException:
         shutil.rmtree(database, ignore_errors=True)
         raise
     return DiskTables(database)
 
 
-def remove_unused(directory: Path, manifests: list[Manifest]) -> None:
+def remove_unused(directory: Directory, manifests: list[Manifest]) -> None:
     used = {file["stored"] for manifest in manifests for file in manifest["files"].values()}
-    with contextlib.suppress(FileNotFoundError):
-        for path in (directory / FILES).iterdir():
-            if path.name not in used:
-                path.unlink(missing_ok=True)
-
-
-def place(source: Path, target: Path, *, linked: bool = True) -> None:
-    """Linked where it can be, else copied. What has the name is whole."""
-    if target.exists() and target.stat().st_size == source.stat().st_size:
-        return
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    if linked:
-        try:
-            os.link(source, beside)
-        except OSError:  # another disk
-            shutil.copyfile(source, beside)
-    else:
-        shutil.copyfile(source, beside)
-    beside.replace(target)
+    stored_files = directory.under(FILES)
+    for name in stored_files.names():
+        if name not in used:
+            stored_files.remove(name)
 
 
 def checksum_of(path: Path) -> int:

@@ -2,9 +2,9 @@
 
 `12.delta` holds what batch 11 changed, `12.snapshot` everything; state before batch N is the newest version up to N,
 read from the newest snapshot up to N and the deltas behind it. Nothing is ever changed in place: a batch that is done
-again reads what it read the first time, and writes the same version anew. A version is written under another name and
-renamed, so what has a name is whole; versions of batches that never came to be are removed when a query starts. Who
-holds a version in memory only reads the deltas behind it; versions that another worker wrote come in that way.
+again reads what it read the first time, and writes the same version anew. What has a name is whole (`storage`);
+versions of batches that never came to be are removed when a query starts. Who holds a version in memory only reads the
+deltas behind it; versions that another worker wrote come in that way.
 
 A snapshot is written when the deltas since the last one hold as many bytes as it, so all writing is in proportion to
 what changes. Files before the last but one snapshot are removed. Where stores would take more memory than
@@ -15,7 +15,6 @@ what changes. Files before the last but one snapshot are removed. Where stores w
 from __future__ import annotations
 
 import logging
-import os
 import pickle
 import zlib
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 from barnabas.pipelines.streams.errors import StateDamaged
 from barnabas.pipelines.streams.state.disk import DiskTables, estimated_bytes, scratch_directory
 from barnabas.pipelines.streams.state.snapshots import Manifest, open_snapshot, remove_unused, take_snapshot
+from barnabas.pipelines.streams.state.storage import Directory, LocalDirectory
 from barnabas.pipelines.streams.state.stores import Changes, Store
 
 DELTA, SNAPSHOT = ".delta", ".snapshot"
@@ -41,8 +41,8 @@ log = logging.getLogger("barnabas.streams")
 class PartitionState:
     """The stores of one partition at one version. They take about `cache_bytes` of memory, and what one batch needs."""
 
-    def __init__(self, directory: Path, cache_bytes: int = CACHE_BYTES) -> None:
-        self.directory = directory
+    def __init__(self, directory: Directory | Path, cache_bytes: int = CACHE_BYTES) -> None:
+        self.directory = LocalDirectory(directory) if isinstance(directory, Path) else directory
         self.cache_bytes = cache_bytes
         self.version = NONE
         self.stores: dict[str, Store] = {}
@@ -60,18 +60,36 @@ class PartitionState:
 
     def load(self, version: int) -> None:
         """The state before batch `version`: what is newer in files is a batch that is being done again."""
+        if self.version == version:
+            return  # as this worker left it
         deltas, snapshots = versions_in(self.directory)
         newest = max((one for one in (*deltas, *snapshots) if one <= version), default=NONE)
         if newest == self.version:
             return
-        needed = [one for one in deltas if self.version < one <= newest]
-        if self.version > newest or not needed or self._read(needed[0])[0] != self.version:
-            base = self._start_at_newest([one for one in snapshots if one <= newest])
-            needed = [one for one in deltas if base < one <= newest]
-        for one in needed:
+        snapshots = [one for one in snapshots if one <= newest]
+        behind = [one for one in deltas if self.version < one <= newest]
+        if self.version > newest or (self.version == NONE and snapshots) or not self._follow(behind):
+            base = self._start_at_newest(snapshots, deltas)
+            self._apply([one for one in deltas if base < one <= newest])
+        self._spill_if_large()
+
+    def _follow(self, behind: list[int]) -> bool:
+        """Whether the deltas go on where this worker is, and are whole; else a snapshot may stand in for them."""
+        try:
+            if not behind or self._read(behind[0])[0] != self.version:
+                return False
+            self._apply(behind)
+        except StateDamaged as damage:
+            log.error("%s; state is rebuilt from the last snapshot", damage)
+            return False
+        return True
+
+    def _apply(self, deltas: list[int]) -> None:
+        for one in deltas:
             before, changes, size = self._read(one)
             if before != self.version:
-                raise StateDamaged(f"{self.directory} lacks the state between {self.version} and {before}")
+                missing = self.directory.place_of(f"{before}{DELTA}")
+                raise StateDamaged(f"state file {missing} is missing: the state before it is version {self.version}")
             for name, changed in changes.items():
                 self.store(name).apply(changed)
             if self.tables is not None:
@@ -80,23 +98,24 @@ class PartitionState:
             self.version = one
             self._delta_bytes += size
             self._deltas += 1
-        self._spill_if_large()
 
-    def _start_at_newest(self, snapshots: list[int]) -> int:
-        """The newest snapshot that is whole."""
+    def _start_at_newest(self, snapshots: list[int], deltas: list[int]) -> int:
+        """The newest snapshot that is whole, or nothing if all deltas are still there."""
+        damaged: StateDamaged | None = None
         for base in sorted(snapshots, reverse=True):
             try:
                 self._start_at(base)
                 return base
             except StateDamaged as damage:
-                if base == min(snapshots):
-                    raise
                 log.error("%s; state is rebuilt from the version before it", damage)
+                damaged = damaged or damage
         self._start_at(NONE)
+        if damaged is not None and (not deltas or self._read(deltas[0])[0] != NONE):
+            raise damaged
         return NONE
 
     def _read(self, version: int) -> tuple[int, dict[str, Changes], int]:
-        content, size = read_whole(self.directory / f"{version}{DELTA}")
+        content, size = read_whole(self.directory, f"{version}{DELTA}")
         before, changes = content
         return before, changes, size
 
@@ -104,7 +123,7 @@ class PartitionState:
         self.close()
         self._delta_bytes = self._deltas = self._snapshot_bytes = 0
         if base != NONE:
-            content, size = read_whole(self.directory / f"{base}{SNAPSHOT}")
+            content, size = read_whole(self.directory, f"{base}{SNAPSHOT}")
             if MANIFEST in content:
                 manifest: Manifest = content[MANIFEST]
                 self.tables, self._manifest = open_snapshot(manifest, self.directory), manifest
@@ -124,8 +143,7 @@ class PartitionState:
         changes = {name: store.take_changes() for name, store in self.stores.items() if store.changed}
         if not changes:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._delta_bytes += write_whole(self.directory / f"{version}{DELTA}", (self.version, changes))
+        self._delta_bytes += write_whole(self.directory, f"{version}{DELTA}", (self.version, changes))
         self._deltas += 1
         self.version = version
         if self.tables is not None:
@@ -157,13 +175,12 @@ class PartitionState:
         return True
 
     def write_snapshot(self, version: int) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         if self.tables is not None:
             self._manifest = take_snapshot(self.tables, self.directory, self._manifest)
             content: dict[Any, Any] = {MANIFEST: self._manifest}
         else:
             content = {name: store.data for name, store in self.stores.items()}
-        self._snapshot_bytes = write_whole(self.directory / f"{version}{SNAPSHOT}", content)
+        self._snapshot_bytes = write_whole(self.directory, f"{version}{SNAPSHOT}", content)
         self._delta_bytes = self._deltas = 0
         self.version = version
         self._remove_old(version)
@@ -174,19 +191,16 @@ class PartitionState:
         for suffix, found in ((DELTA, deltas), (SNAPSHOT, snapshots)):
             for one in found:
                 if one < kept or (one == kept and suffix == DELTA):
-                    (self.directory / f"{one}{suffix}").unlink(missing_ok=True)
+                    self.directory.remove(f"{one}{suffix}")
         if self._manifest is not None:
-            left = [read_whole(self.directory / f"{one}{SNAPSHOT}")[0] for one in snapshots if one >= kept]
+            left = [read_whole(self.directory, f"{one}{SNAPSHOT}")[0] for one in snapshots if one >= kept]
             remove_unused(self.directory, [one[MANIFEST] for one in left if MANIFEST in one])
 
 
-def versions_in(directory: Path) -> tuple[list[int], list[int]]:
+def versions_in(directory: Directory | Path) -> tuple[list[int], list[int]]:
     deltas, snapshots = [], []
-    try:
-        names = [one.name for one in directory.iterdir()]
-    except FileNotFoundError:
-        return [], []
-    for name in names:
+    found = LocalDirectory(directory) if isinstance(directory, Path) else directory
+    for name in found.names():
         number, dot, suffix = name.partition(".")
         if number.isdigit() and dot + suffix == DELTA:
             deltas.append(int(number))
@@ -195,32 +209,33 @@ def versions_in(directory: Path) -> tuple[list[int], list[int]]:
     return sorted(deltas), sorted(snapshots)
 
 
-def write_whole(path: Path, content: Any) -> int:
+def write_whole(directory: Directory, name: str, content: Any) -> int:
     data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as written:
-        written.write(MARK + zlib.crc32(data).to_bytes(4, "big"))
-        written.write(data)
-    beside.replace(path)
+    directory.write(name, MARK + zlib.crc32(data).to_bytes(4, "big"), data)
     return len(data)
 
 
-def read_whole(path: Path) -> tuple[Any, int]:
+def read_whole(directory: Directory, name: str) -> tuple[Any, int]:
     """The content, and how many bytes it has. Raises StateDamaged, naming the file, if it is not as it was written."""
-    data = path.read_bytes()
+    place = directory.place_of(name)
+    try:
+        data = directory.read(name)
+    except FileNotFoundError:
+        raise StateDamaged(f"state file {place} is missing") from None
     if data.startswith(MARK):
         head, data = data[:8], data[8:]
         if int.from_bytes(head[4:], "big") != zlib.crc32(data):
-            raise StateDamaged(f"state file {path} is damaged: its checksum is not that of its content")
+            raise StateDamaged(f"state file {place} is damaged: its checksum is not that of its content")
     try:
         return pickle.loads(data), len(data)
-    except (pickle.UnpicklingError, EOFError) as error:
-        raise StateDamaged(f"state file {path} is damaged: {error}") from error
+    except (pickle.UnpicklingError, EOFError, ValueError) as error:
+        raise StateDamaged(f"state file {place} is damaged: {error}") from error
 
 
-def forget_after(state: Path, version: int) -> None:
+def forget_after(state: Directory, version: int) -> None:
     """Removes what batches left that were not committed; they are done again, perhaps by another code."""
-    for suffix in (DELTA, SNAPSHOT):
-        for path in state.glob(f"*/*/*{suffix}"):
-            if path.stem.isdigit() and int(path.stem) > version:
-                path.unlink(missing_ok=True)
+    for path in state.walk():
+        name = path.rpartition("/")[2]
+        number, _, suffix = name.partition(".")
+        if number.isdigit() and f".{suffix}" in (DELTA, SNAPSHOT) and int(number) > version:
+            state.remove(path)

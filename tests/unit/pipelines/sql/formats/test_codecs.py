@@ -16,6 +16,7 @@ from barnabas.pipelines.sql.metastore import FormatInfo, SourceColumn
 from barnabas.pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
+    BYTES,
     DOUBLE,
     INTEGER,
     STRING,
@@ -58,7 +59,7 @@ def coded(name: str, columns: list[tuple[str, SqlType, Any]]) -> tuple[Any, Any]
     return codec.decode(codec.encode(values)), tuple(values)
 
 
-@pytest.mark.parametrize("name", ["JSON", "AVRO", "JSON_SR", "PROTOBUF"])
+@pytest.mark.parametrize("name", ["JSON", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"])
 def test_a_row_comes_back_as_it_went(name: str) -> None:
     found, given = coded(name, PLAIN + NESTED)
     assert found == given
@@ -73,6 +74,35 @@ def test_a_delimited_row_comes_back_as_it_went() -> None:
 def test_nulls_come_back_as_nulls(name: str) -> None:
     found, given = coded(name, [(column, kind, None) for column, kind, _ in PLAIN])
     assert found == given
+
+
+def test_protobuf_without_a_registry_is_the_message_alone() -> None:
+    columns = [SourceColumn("A", STRING), SourceColumn("B", INTEGER)]
+    codec = codec_of(FormatInfo("PROTOBUF_NOSR"), columns, key=False)
+    assert codec.encode(["x", 7]) == b"\x0a\x01x\x10\x07"
+    assert codec.decode(b"\x0a\x01x\x10\x07") == ("x", 7)
+    with pytest.raises(SerdeError):
+        codec.decode(b"\x0a\xff")
+    single = codec_of(FormatInfo("PROTOBUF_NOSR"), columns[:1], key=True)
+    assert single.encode(["x"]) == b"\x0a\x01x"
+
+
+def test_columns_are_inferred_from_a_protobuf_schema() -> None:
+    from barnabas.client.serdes import Schema, shared_registry
+    from barnabas.pipelines.sql.formats.inference import columns_from_registry
+
+    text = """syntax = "proto3";
+    message Order { int32 id = 1; string name = 2; repeated Item items = 3; map<string, double> prices = 4;
+      message Item { int64 at = 1; bytes raw = 2; bool ok = 3; uint32 count = 4; } }"""
+    shared_registry("mock://inferred").register("orders-value", Schema(text, "PROTOBUF"))
+    found = columns_from_registry("orders-value", {"ksql.schema.registry.url": "mock://inferred"}, "VALUE")
+    item = struct(("AT", BIGINT), ("RAW", BYTES), ("OK", BOOLEAN), ("COUNT", BIGINT))
+    assert [(one.name, one.kind) for one in found] == [
+        ("ID", INTEGER),
+        ("NAME", STRING),
+        ("ITEMS", array(item)),
+        ("PRICES", map_of(STRING, DOUBLE)),
+    ]
 
 
 def test_json_is_read_whatever_the_case_of_its_names_and_a_bigint_may_be_text() -> None:

@@ -47,7 +47,7 @@ def query(query_id: str) -> tuple[PersistentQuery, Topology]:
 
 @pytest.fixture
 def queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkQueries]:
-    monkeypatch.setattr(SparkQueries, "_session", lambda self: None)
+    monkeypatch.setattr(SparkQueries, "session", lambda self: None)
     made = SparkQueries("localhost:1", tmp_path, "test", None, {})
     made.begin()
     yield made
