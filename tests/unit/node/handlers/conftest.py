@@ -1,13 +1,13 @@
 """A node of which only metadata, controller and configuration exist, and callers who may not do everything."""
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.core.security.model import Operation, Resource
+from barnabas.core.security.model import Operation, Resource, ResourceType
 from barnabas.node.broker.metadata_cache import MetadataCache
 from barnabas.node.controller.decisions import deciding
 from barnabas.node.requests import ListenerKind, RequestContext, Session
@@ -40,15 +40,19 @@ class FakeController:
         return decision.response
 
 
-class LimitedContext(RequestContext):
+class LimitedAccess:
     """Denies what it is told to deny."""
 
-    __slots__ = ("denied",)
+    def __init__(self, denied: Iterable[tuple[Operation, str]]) -> None:
+        self._denied = set(denied)
 
-    may_everything = False
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        return (operation, resource.name) not in self._denied
 
-    def may(self, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource.name) not in self.denied
+    would_allow = allows
+
+    def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
+        return True
 
 
 def make_context(
@@ -59,11 +63,15 @@ def make_context(
     listener: str = "PLAINTEXT",
 ) -> RequestContext:
     session = Session(
-        listener=listener, kind=kind, security_protocol=0, client_host="127.0.0.1", client_port=1, routes={}
+        listener=listener,
+        kind=kind,
+        security_protocol=0,
+        client_host="127.0.0.1",
+        client_port=1,
+        routes={},
+        access=LimitedAccess(denied),
     )
-    context = LimitedContext(session, api_key, version, 7, "test")
-    context.denied = set(denied)  # type: ignore[misc]
-    return context
+    return RequestContext(session, api_key, version, 7, "test")
 
 
 @pytest.fixture
