@@ -11,7 +11,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.support.chaos.history import COPIED_BY, CommittedOffset, History, Outcome, Partition, Seen, Send, Transaction
+from tests.support.chaos.history import (
+    COPIED_BY,
+    UNKNOWN_OFFSET,
+    CommittedOffset,
+    History,
+    Outcome,
+    Partition,
+    Seen,
+    Send,
+    Transaction,
+)
 
 LIMIT_S = 120.0
 QUEUED_MAX = 1000
@@ -91,10 +101,11 @@ class Writer(Client):
 
 
 def deliver(send: Send, error: KafkaError | None, message: Message) -> None:
-    """An error leaves the outcome unknown."""
+    """An error leaves the outcome unknown; what is acknowledged a second time may come without its offset."""
     if error is None:
+        offset = message.offset()
+        send.offset = UNKNOWN_OFFSET if offset is None or offset < 0 else offset
         send.acknowledged_at = time.monotonic()
-        send.offset = message.offset()
 
 
 class TransactionalClient(Client):

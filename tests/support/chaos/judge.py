@@ -76,7 +76,7 @@ def _is_promised(history: History, send: Send) -> bool:
     """Whether it must be there: acknowledged, and not in a transaction that may have been aborted."""
     if send.transaction is not None:
         return history.transactions[send.transaction].outcome is Outcome.COMMITTED
-    return send.offset != UNKNOWN_OFFSET
+    return send.acknowledged_at is not None
 
 
 def _lost_writes(history: History) -> Iterator[Anomaly]:

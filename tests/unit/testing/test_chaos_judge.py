@@ -77,6 +77,11 @@ def test_an_acknowledged_value_that_is_not_there(history: History) -> None:
     assert kinds(history) == {"lost write"}
 
 
+def test_a_value_that_was_acknowledged_without_its_offset_and_is_not_there(history: History) -> None:
+    next(send for send in history.sends if send.value == b"w:3").acknowledged_at = 4
+    assert kinds(history) == {"lost write"}
+
+
 def test_a_committed_value_that_is_not_there(history: History) -> None:
     del history.log[ATOMIC_TOO][0]
     assert kinds(history) == {"lost write"}

@@ -1,4 +1,7 @@
-"""`kafka-cluster`: the cluster's id and endpoints; takes a broker off the cluster's list."""
+"""`kafka-cluster`: the cluster's id and endpoints; takes a broker off the cluster's list.
+
+Beyond Kafka: `drain` moves all replicas off a broker, `roll` restarts brokers one after the other.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, COMMAND_CONFIG, OUTPUT, connect, wants_json
 from barnabas.cli.errors import ToolFailed, UsageError
-from barnabas.cli.options import Option, Parsed, Parser, option
+from barnabas.cli.options import Option, Parsed, Parser, Positional, option
 from barnabas.cli.output import print_json
 from barnabas.client.admin.refusals import check
 from barnabas.client.errors import UnsupportedByBroker
@@ -39,6 +42,21 @@ PARSER = Parser(
             summary="List the brokers, or the controllers, and where they listen.",
             options=(option("--include-fenced-brokers", help="With brokers that are not up."),),
         ),
+        Parser(
+            name="drain",
+            summary="Move all replicas off a broker, and end when it holds none.",
+            positionals=(Positional(name="id", help="The broker's id.", completes="broker"),),
+            beyond_kafka=True,
+        ),
+        Parser(
+            name="roll",
+            summary="Restart the brokers one after the other, each when all replicas are in sync.",
+            options=(
+                option("--command", takes="command", help="Restarts a broker; {id} in it is the broker's id."),
+                option("--timeout", takes="seconds", kind=float, default=600.0, help="How long to wait for a broker."),
+            ),
+            beyond_kafka=True,
+        ),
     ),
 )
 
@@ -46,14 +64,42 @@ PARSER = Parser(
 def run(parsed: Parsed) -> int:
     if parsed.command == "unregister" and "id" not in parsed:
         raise UsageError("argument --id/-i is required")
+    drained = _broker_to_drain(parsed) if parsed.command == "drain" else -1
     with connect(parsed, missing=MISSING) as cluster:
         if parsed.command == "cluster-id":
             _print_id(cluster, parsed)
         elif parsed.command == "unregister":
             _unregister(cluster, parsed.number("id") or 0)
+        elif parsed.command == "drain":
+            _drain(cluster, drained)
+        elif parsed.command == "roll":
+            _roll(cluster, parsed)
         else:
             _list_endpoints(cluster, parsed)
     return 0
+
+
+def _broker_to_drain(parsed: Parsed) -> int:
+    if "bootstrap-controller" in parsed:
+        raise UsageError("drain asks brokers: use --bootstrap-server")
+    if len(parsed.rest) != 1 or not parsed.rest[0].isdecimal():
+        raise UsageError("drain takes the id of one broker, a number")
+    return int(parsed.rest[0])
+
+
+def _drain(cluster: Cluster, broker_id: int) -> None:
+    from barnabas.cli.cluster_drain import drain
+
+    drain(cluster, broker_id)
+
+
+def _roll(cluster: Cluster, parsed: Parsed) -> None:
+    from barnabas.cli.cluster_roll import roll
+
+    if "bootstrap-controller" in parsed:
+        raise UsageError("roll asks brokers: use --bootstrap-server")
+    timeout_s = float(parsed.value("timeout") or 600.0)
+    roll(cluster, parsed.text("command"), timeout_s)
 
 
 def _describe(cluster: Cluster, parsed: Parsed, *, fenced: bool = False) -> DescribeClusterResponse:
