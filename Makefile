@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants fuzz golden docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden docs format clean
 
 setup: $(STAMP)
 
@@ -112,6 +112,12 @@ simulate-replication: setup
 # Each rule of replication broken in turn: the simulator must notice within 2,000 seeds.
 simulate-replication-mutants: setup
 	$(BIN)/python -m tests.support.replication.mutants
+
+# A cluster of processes whose nodes are killed, hang and are cut off under clients of all kinds: `make chaos MINUTES=10`.
+# SEED=17 repeats the faults of a run; FAULTS="kill,isolate" chooses among them.
+MINUTES ?= 5
+chaos: setup
+	$(BIN)/python -m tests.support.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults "$(FAULTS)")
 
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from barnabas.client.producer import Producer
+from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.startup.java import JavaMissing, find_java
 from barnabas.testing import Node
 from tests.support.waiting import wait_until
@@ -82,3 +85,40 @@ def test_a_file_goes_through_a_topic_to_a_file_and_survives_a_kill(running: tupl
     assert worker.call("GET", "/connectors/in/offsets")[1]["offsets"][0]["offset"] == {"position": given.stat().st_size}
     assert worker.call("DELETE", "/connectors/in")[0] == 204
     assert worker.call("DELETE", "/connectors/out")[0] == 204
+
+
+def stored(directory: Path) -> list[int]:
+    """The numbers in all Parquet files below a directory, in the order of offsets."""
+    paths = sorted(directory.rglob("*.parquet"), key=lambda path: path.name)
+    return [row["n"] for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.timeout(600)
+def test_records_go_to_parquet_files_once_though_the_plane_is_killed(running: tuple[Any, Any], tmp_path: Path) -> None:
+    worker, bench = running
+    sink = {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "store.url": f"file:{tmp_path}",
+        "s3.bucket.name": "lake",
+        "format.class": "io.confluent.connect.s3.format.parquet.ParquetFormat",
+        "flush.size": "1000",
+        "rotate.schedule.interval.ms": "500",
+        "topics": "numbers",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+
+    def send(numbers: range) -> None:
+        with Producer(ClientSettings.from_properties({}, bootstrap_servers=bench.servers)) as producer:
+            for number in numbers:
+                producer.send("numbers", b'{"n":%d}' % number, partition=0)
+            producer.flush()
+
+    send(range(20_500))
+    assert worker.call("POST", "/connectors", {"name": "lake", "config": sink})[0] == 201
+    wait_until(lambda: stored(tmp_path), "there is a file", LIMIT_S)
+    os.kill(plane_of(worker), signal.SIGKILL)
+    send(range(20_500, 22_000))
+    wait_until(lambda: len(stored(tmp_path)) >= 22_000, "all records are in files", LIMIT_S)
+    assert stored(tmp_path) == list(range(22_000))
+    assert worker.call("DELETE", "/connectors/lake")[0] == 204

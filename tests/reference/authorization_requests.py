@@ -23,6 +23,7 @@ from barnabas.wire.messages import describe_configs as describing
 from barnabas.wire.messages import describe_log_dirs as log_dirs
 from barnabas.wire.messages import describe_producers as producers
 from barnabas.wire.messages import describe_quorum as quorum
+from barnabas.wire.messages import describe_share_group_offsets as share
 from barnabas.wire.messages import describe_topic_partitions as topic_partitions
 from barnabas.wire.messages import elect_leaders as elect
 from barnabas.wire.messages import fetch as fetching
@@ -38,6 +39,12 @@ from barnabas.wire.messages import produce as producing
 from barnabas.wire.messages import txn_offset_commit as txn_commit
 from barnabas.wire.messages import update_features as features
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from barnabas.wire.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
@@ -52,6 +59,9 @@ from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequ
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest
+from barnabas.wire.messages.share_fetch import ShareFetchRequest
+from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.wire.messages.sync_group import SyncGroupRequest
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.schema import Request
@@ -74,6 +84,7 @@ def requests(topic_id: Ids) -> Iterator[tuple[Request, int]]:
     yield from _transactions()
     yield from _topics(topic_id)
     yield from _cluster()
+    yield from _newer_groups()
 
 
 def _records(topic_id: Ids) -> Iterator[tuple[Request, int]]:
@@ -281,3 +292,22 @@ def _cluster() -> Iterator[tuple[Request, int]]:
     yield create_acls.CreateAclsRequest(creations=[creation]), 3
     wanted = delete_acls.DeleteAclsFilter(resource_name_filter="elsewhere", **none, **every)
     yield delete_acls.DeleteAclsRequest(filters=[wanted]), 3
+
+
+def _newer_groups() -> Iterator[tuple[Request, int]]:
+    """Of consumers whose partitions the coordinator assigns, and of share groups; no member is known."""
+    for group in GROUPS:
+        for topics in (None, ["t"], list(TOPICS)):
+            member = {"group_id": group, "member_id": "nobody", "member_epoch": 3, "subscribed_topic_names": topics}
+            yield ConsumerGroupHeartbeatRequest(**member, rebalance_timeout_ms=10_000, topic_partitions=[]), 1
+            yield ShareGroupHeartbeatRequest(**member), 1
+        yield (
+            ShareFetchRequest(group_id=group, member_id=str(Uuid(b"\x01" * 16)), share_session_epoch=7, max_bytes=1),
+            1,
+        )
+        offsets = share.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+        yield share.DescribeShareGroupOffsetsRequest(groups=[offsets]), 0
+        deleted = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in TOPICS]
+        yield DeleteShareGroupOffsetsRequest(group_id=group, topics=deleted), 0
+    yield ConsumerGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True), 1
+    yield ShareGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True), 1

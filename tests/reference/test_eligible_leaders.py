@@ -20,7 +20,7 @@ from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfigs,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from barnabas.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -104,7 +104,7 @@ class Brokers:
             num_partitions=-1,
             replication_factor=-1,
             assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[ANNA, BERT])],
-            configs=[CreatableTopicConfigs(name="min.insync.replicas", value="2")],
+            configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
         )
         with self.connect() as connection:
             (created,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)).topics

@@ -38,7 +38,7 @@ __all__ = [
 
 CLUSTER_ID = "QmFybmFiYXNSZWZlcmVuYw"
 # The features of Kafka's own level that our node does not have, left out of a cluster that is compared with ours.
-NOT_OURS = {"eligible.leader.replicas.version": 0, "streams.version": 0}
+NOT_OURS = {"eligible.leader.replicas.version": 0}
 
 # Tests start often and live shortly: a small heap and the first compiler only.
 TEST_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

@@ -51,17 +51,13 @@ def lines_of_topic(settings: ClientSettings, topic: str) -> Iterator[str]:
         partitions = [(topic, number) for number in range(len(cluster.topic(topic).partitions))]
         ends = {name: at.offset for name, at in cluster.list_offsets(dict.fromkeys(partitions, -1)).items()}
         starts = {name: at.offset for name, at in cluster.list_offsets(dict.fromkeys(partitions, -2)).items()}
-    left = {name for name in partitions if starts[name] < ends[name]}
     deadline = time.monotonic() + READ_LIMIT_S
     with AssignedConsumer(settings) as consumer:
-        consumer.assign({name: starts[name] for name in left})
-        while left:
+        consumer.assign(starts)
+        while any(consumer.positions[name] < end for name, end in ends.items()):
             records = consumer.poll(1000)
             for record in records:
-                name = (record.topic, record.partition)
-                if record.value is not None and record.offset < ends[name]:
+                if record.value is not None:
                     yield bytes(record.value).decode(errors="replace")
-                if record.offset >= ends[name] - 1:
-                    left.discard(name)
             if not records and time.monotonic() > deadline:
                 raise ToolFailed(f"The end of {topic} was not reached within {READ_LIMIT_S:g} s.")

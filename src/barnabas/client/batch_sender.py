@@ -13,6 +13,7 @@ import time
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import Connection
+from barnabas.client.encryption import refuse_encryption
 from barnabas.client.errors import ClientError, TransactionFailed
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.send_core import SendCore
@@ -29,6 +30,7 @@ class BatchSender:
     ) -> None:
         """Cluster and connections stay the caller's. Connections are for batches alone and serve one sender after
         another; the cluster may be asked between any two calls."""
+        refuse_encryption(cluster.settings, "what writes whole batches")
         self._cluster = cluster
         self._settings = settings or ProducerSettings()
         self._accumulator = Accumulator(

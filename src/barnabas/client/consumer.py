@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer_settings import ConsumerSettings
+from barnabas.client.encryption import encryption_of
 from barnabas.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -60,6 +61,7 @@ class Reader:
 
     def __init__(self, settings: ClientSettings, consumer_settings: ConsumerSettings | None = None) -> None:
         self.settings = consumer_settings or ConsumerSettings.from_properties(settings.properties)
+        self._encryption = encryption_of(settings)
         self._cluster = Cluster(settings)
         self._fetcher = Fetcher(self._cluster, self.settings.fetch)
         self._waiting: deque[tuple[Fetched, Iterator[ConsumerRecord]]] = deque()
@@ -106,6 +108,8 @@ class Reader:
     def close(self) -> None:
         self._fetcher.close()
         self._cluster.close()
+        if self._encryption is not None:
+            self._encryption.close()
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +149,10 @@ class Reader:
             if not fetched_now:
                 return records
             for each in fetched_now:
-                self._waiting.append((each, iterate_records(each, check_crcs=self.settings.check_crcs)))
+                found = iterate_records(each, check_crcs=self.settings.check_crcs)
+                if self._encryption is not None:
+                    found = map(self._encryption.open_record, found)
+                self._waiting.append((each, found))
 
     def _read_batches(self, deadline: float) -> list[Fetched]:
         fetched = self._fetch(deadline)

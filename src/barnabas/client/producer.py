@@ -25,6 +25,7 @@ from barnabas.client.accumulator import (
     RecordMetadata,
 )
 from barnabas.client.cluster import Cluster
+from barnabas.client.encryption import TOPICS, encryption_of
 from barnabas.client.errors import ClientError, InvalidSetting, Refused, TimedOut
 from barnabas.client.metadata import NO_LEADER, TopicMetadata
 from barnabas.client.partitioning import RoundRobinPartitions, StickyPartitions, partition_for_key
@@ -81,6 +82,7 @@ class Producer:
         transaction: Transaction | None = None,
     ) -> None:
         self._settings = producer_settings or ProducerSettings.from_properties(settings.properties)
+        self._encryption = encryption_of(settings)
         self._changed = threading.Condition(threading.Lock())
         self._accumulator = Accumulator(self._settings, transactional=transaction is not None)
         if transaction is not None:
@@ -109,6 +111,9 @@ class Producer:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         listed = list(headers) if headers else []
+        if self._encryption is not None and value is not None and self._encryption.covers(topic):
+            value, envelope = self._encryption.seal(key, value)
+            listed.append(envelope)
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if listed:
             size += headers_size(listed)
@@ -143,6 +148,7 @@ class Producer:
         The callback is told once for each batch that some of them went into: how many, when they were appended (as
         time.monotonic), and the error if there was one.
         """
+        self._refuse_encrypted(topic)
         timestamp = int(time.time() * 1000)
         longest = RECORD_OVERHEAD + max(map(len, values), default=0)
         if longest > self._size_max:
@@ -168,6 +174,7 @@ class Producer:
 
     def send_batch(self, topic: str, partition: int, batch: bytes | bytearray | memoryview) -> Delivery:
         """A record batch that was built elsewhere, of one partition; this producer's id and sequence go into it."""
+        self._refuse_encrypted(topic)
         data = bytearray(batch)
         if len(data) > self._size_max:
             self._refuse_size(topic, len(data))
@@ -225,6 +232,8 @@ class Producer:
                     self._sender.abandon = True
                 self._sender.wake()
             self._sender.join()
+            if self._encryption is not None:
+                self._encryption.close()
 
     def partitions_for(self, topic: str) -> TopicMetadata:
         """The topic as the cluster describes it; waits for it as `send` does."""
@@ -344,6 +353,10 @@ class Producer:
                 f"Topic {topic} has no partition {partition}; it has {len(known.partitions)} of them",
             )
         return known
+
+    def _refuse_encrypted(self, topic: str) -> None:
+        if self._encryption is not None and self._encryption.covers(topic):
+            raise InvalidSetting(TOPICS, f"names {topic}, and what is sent in whole batches is not encrypted.")
 
     def _refuse_size(self, topic: str, size: int) -> None:
         raise Refused(

@@ -29,7 +29,7 @@ class ClientSettings:
     default_api_timeout_ms: int = 60_000
     metadata_max_age_ms: int = 300_000
     security: SecuritySettings = field(default_factory=SecuritySettings)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords are among them
 
     @classmethod
     def from_properties(

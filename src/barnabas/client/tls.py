@@ -27,6 +27,9 @@ class OwnCertificate(NamedTuple):
     private_key: str
     chain: str
 
+    def __repr__(self) -> str:
+        return "OwnCertificate(...)"
+
 
 def tls_versions(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Those of `ssl.enabled.protocols` that are spoken here."""

@@ -39,8 +39,8 @@ log = logging.getLogger("barnabas.requests")
 
 PRODUCE = 0
 API_VERSIONS = 18
-# Handshakes, credentials and configurations, which may hold passwords: never shown in a log.
-SECRET_APIS = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51})
+# Handshakes, credentials, configurations and envelopes around them, which may hold passwords: never shown in a log.
+SECRET_APIS = frozenset({17, 33, 36, 38, 39, 40, 41, 44, 51, 58})
 # A request of more elements is read in turns.
 ELEMENTS_AT_ONCE = 2_000
 # An answer with a list of more items is written in turns.

@@ -74,7 +74,7 @@ class User(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSecurity:
-    tls: Mapping[str, str] | None = None  # the settings under ssl.; None: plain HTTP
+    tls: Mapping[str, str] | None = field(default=None, repr=False)  # the settings under ssl.; None: plain HTTP
     realm: str = ""
     roles: frozenset[str] = frozenset("*")
     users: Mapping[str, User] | None = field(default=None, repr=False)  # of BASIC
@@ -241,7 +241,8 @@ def _credentials(authorization: bytes) -> tuple[str, str]:
 def _matches(given: str, expected: str) -> bool:
     if expected.startswith("MD5:"):
         given, expected = hashlib.md5(given.encode(), usedforsecurity=False).hexdigest(), expected[4:].lower()
-    return hmac.compare_digest(given.encode(), expected.encode())
+    # Digests, because the comparison of texts of different lengths tells the length.
+    return hmac.compare_digest(hashlib.sha256(given.encode()).digest(), hashlib.sha256(expected.encode()).digest())
 
 
 async def _refuse(send: Send, status: int, realm: str, scheme: str) -> None:

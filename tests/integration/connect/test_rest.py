@@ -53,10 +53,13 @@ def test_plugins_and_their_validation(worker: Worker, tmp_path: Path) -> None:
     assert {"converter", "transformation", "predicate", "source", "sink"} <= {each["type"] for each in everything}
     wrong = {"connector.class": "FileStreamSource", "name": "x", "topic": "t", "file": "/f", "tasks.max": "zero"}
     status, found = worker.call("PUT", "/connector-plugins/FileStreamSource/config/validate", wrong)
-    assert (status, found["error_count"]) == (200, 1)
+    assert (status, found["error_count"]) == (200, 2)
     (bad,) = [each for each in found["configs"] if each["value"]["errors"]]
     assert bad["definition"]["name"] == "tasks.max"
-    assert bad["value"]["errors"] == ["Invalid value zero for configuration tasks.max: Not a number of type INT"]
+    assert bad["value"]["errors"] == [  # as Connect tells them
+        "Invalid value zero for configuration tasks.max: Not a number of type INT",
+        "Invalid value null for configuration tasks.max: Value must be non-null",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +93,13 @@ def test_a_wrapped_body_where_a_flat_one_belongs(worker: Worker, tmp_path: Path)
 
 
 def test_what_is_not_there(worker: Worker) -> None:
-    for method, path in (("GET", ""), ("DELETE", ""), ("PUT", "/pause"), ("PUT", "/stop"), ("GET", "/offsets")):
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/offsets")):
         status, answer = worker.call(method, f"/connectors/nope{path}")
         assert (status, answer["message"]) == (404, "Connector nope not found"), path
+    for method, path, text in (("PUT", "/pause", " nope"), ("PUT", "/stop", " nope"), ("POST", "/restart", ": nope")):
+        status, answer = worker.call(method, f"/connectors/nope{path}")
+        assert (status, answer["message"]) == (404, f"Unknown connector{text}"), path
+    assert worker.call("GET", "/connectors/nope/topics") == (200, {"nope": {"topics": []}})
     assert worker.call("GET", "/nope") == (404, {"error_code": 404, "message": "HTTP 404 Not Found"})
     assert worker.call("PATCH", "/connectors")[0] == 405
 

@@ -22,7 +22,8 @@ from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 from tests.support.waiting import wait_until
 
-WAIT_S = 180.0
+pytestmark = pytest.mark.timeout(600)  # processes and Spark start slowly on a busy machine
+WAIT_S = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from barnabas.testing import Cluster
 from barnabas.wire import batch as wire
 from barnabas.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.support.waiting import wait_until
+
+
+class Watched(Protocol):
+    """A `barnabas.testing.Cluster`, or what looks like one from outside."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def broker_ids(self) -> Sequence[int]: ...
+
+    @property
+    def nodes(self) -> Mapping[int, Any]: ...
+
+    def connect(self, broker_id: int | None = None) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,7 @@ class Seen:
     eligible: list[int]
 
 
-def describe(cluster: Cluster, topic: str, by: int | None = None) -> dict[int, Seen]:
+def describe(cluster: Watched, topic: str, by: int | None = None) -> dict[int, Seen]:
     with cluster.connect(by) as connection:
         answer = connection.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]))
     return {
@@ -35,7 +49,7 @@ def describe(cluster: Cluster, topic: str, by: int | None = None) -> dict[int, S
     }
 
 
-def wait_in_sync(cluster: Cluster, topic: str, replicas: Iterable[int]) -> None:
+def wait_in_sync(cluster: Watched, topic: str, replicas: Iterable[int]) -> None:
     wanted = sorted(replicas)
     found: dict[int, Seen] = {}
 
@@ -50,7 +64,7 @@ def wait_in_sync(cluster: Cluster, topic: str, replicas: Iterable[int]) -> None:
         raise AssertionError("\n".join([f"{error}: {found}", *logs])) from None
 
 
-def wait_led(cluster: Cluster, topic: str, *, by_none_of: Iterable[int] = ()) -> None:
+def wait_led(cluster: Watched, topic: str, *, by_none_of: Iterable[int] = ()) -> None:
     unwanted = {-1, *by_none_of}
     wait_until(
         lambda: all(each.leader not in unwanted for each in describe(cluster, topic).values()),
@@ -58,7 +72,7 @@ def wait_led(cluster: Cluster, topic: str, *, by_none_of: Iterable[int] = ()) ->
     )
 
 
-def produce_one(cluster: Cluster, topic: str, value: bytes, partition: int = 0, **settings: Any) -> KafkaError | int:
+def produce_one(cluster: Watched, topic: str, value: bytes, partition: int = 0, **settings: Any) -> KafkaError | int:
     """The offset, or the error."""
     results: list[KafkaError | int] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 60_000} | settings)
@@ -73,7 +87,7 @@ def produce_one(cluster: Cluster, topic: str, value: bytes, partition: int = 0, 
 class Acknowledged:
     """A producer that goes on and on, and what it was told."""
 
-    cluster: Cluster
+    cluster: Watched
     topic: str
     partitions: int
     settings: dict[str, Any] = field(default_factory=dict)
@@ -129,7 +143,7 @@ class Acknowledged:
         )
 
 
-def read_all(cluster: Cluster, topic: str, partitions: int, **settings: Any) -> dict[tuple[int, int], bytes]:
+def read_all(cluster: Watched, topic: str, partitions: int, **settings: Any) -> dict[tuple[int, int], bytes]:
     """Every record, by partition and offset, up to the ends as they are now."""
     consumer = Consumer(
         {

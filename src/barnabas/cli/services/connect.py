@@ -10,11 +10,16 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from barnabas.cli.errors import UsageError
+from barnabas.cli.services.connect_records import (
+    RECORD_COMMANDS,
+    add_record_commands,
+    connector_file,
+    run_record_command,
+)
 from barnabas.cli.services.foreground import parse_overrides
 
 if TYPE_CHECKING:
@@ -56,24 +61,6 @@ def serve(
     return 0
 
 
-def connector_file(path: str) -> dict[str, str]:
-    """A .properties file, or JSON: the settings, or an object with name and config."""
-    from barnabas.client.settings import read_properties
-
-    if not path.endswith(".json"):
-        found: dict[str, Any] = dict(read_properties(path))
-    else:
-        try:
-            found = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from None
-        if isinstance(found, dict) and isinstance(found.get("config"), dict):
-            found = {"name": found.get("name")} | found["config"]
-    if not isinstance(found, dict) or not found.get("name"):
-        raise UsageError(f"{path} has no name for its connector.")
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in found.items()}
-
-
 def run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="barnabas connect", description="Connectors: a worker, and what it runs.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -93,7 +80,10 @@ def run(arguments: list[str]) -> int:
             each.add_argument("name", help="the connector")
         if name == "offsets":
             each.add_argument("--reset", action="store_true", help="forget them; the connector must be stopped")
+    add_record_commands(commands)
     options = parser.parse_args(arguments)
+    if options.command in RECORD_COMMANDS:
+        return run_record_command(options)
     if options.command == "start":
         distributed = not options.connectors
         return serve(
@@ -114,6 +104,7 @@ ASKING = {
     "restart": "restart a connector and its failed tasks",
     "delete": "delete a connector",
     "offsets": "where a connector has come to",
+    "logs": "what happened to its tasks since the worker started",
 }
 
 
@@ -135,6 +126,9 @@ def ask(options: argparse.Namespace) -> int:
             print(f"{each['type']:7} {each['class']}")
     elif command in ("status", "config"):
         print(json.dumps(call("GET", f"{url}/connectors/{name}/{command}"), indent=2, ensure_ascii=False))
+    elif command == "logs":
+        for line in call("GET", f"{url}/connectors/{name}/logs")[options.name]:
+            print(line)
     elif command in ("pause", "resume", "stop"):
         call("PUT", f"{url}/connectors/{name}/{command}")
     elif command == "restart":

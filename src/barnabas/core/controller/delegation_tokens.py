@@ -35,6 +35,9 @@ class TokenRules(NamedTuple):
     max_lifetime_ms: int
     expiry_time_ms: int
 
+    def __repr__(self) -> str:
+        return f"TokenRules(..., {self.max_lifetime_ms}, {self.expiry_time_ms})"
+
 
 def token_hmac(secret: bytes, token_id: str) -> bytes:
     return hmac.digest(secret, token_id.encode(), "sha512")

@@ -48,6 +48,9 @@ class ScramCredential(NamedTuple):
     server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return f"ScramCredential(..., {self.iterations})"
+
 
 class TokenCredential(NamedTuple):
     """What a login by a delegation token is checked with, and whose it is."""
@@ -87,7 +90,9 @@ class PlainServer:
         if not password:
             raise LoginRefused("Authentication failed: password not specified")
         expected = self._passwords.get(user)
-        right = hmac.compare_digest(password.encode(), (expected if expected is not None else "").encode())
+        # Digests, because the comparison of texts of different lengths tells the length.
+        digests = [hashlib.sha256(each.encode()).digest() for each in (password, expected or "")]
+        right = hmac.compare_digest(*digests)
         if expected is None or not right:
             raise LoginRefused("Authentication failed: Invalid username or password")
         if authorization and authorization != user:

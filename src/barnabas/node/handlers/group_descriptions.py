@@ -53,7 +53,8 @@ async def describe_groups(
     async for group_id in in_turns(request.group_ids):
         try:
             describing.require_protocol(node)
-            context.authorize(Operation.DESCRIBE, Resource.group(group_id))
+            if not context.may(Operation.DESCRIBE, Resource.group(group_id)):
+                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             described: D = describing.describe(group_id, node)
             topics = set(describing.topics(described))
             if any(not context.may(Operation.DESCRIBE, Resource.topic(topic)) for topic in topics):

@@ -31,7 +31,8 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     try:
         require_consumer_protocol(node)
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if any(not _may_describe(context, topic) for topic in request.subscribed_topic_names or ()):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         _check(context.api_version, request, node.groups.consumer_settings(request.group_id).assignors)

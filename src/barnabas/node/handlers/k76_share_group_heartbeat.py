@@ -28,7 +28,8 @@ async def handle(
 ) -> ShareGroupHeartbeatResponse:
     try:
         require_share_protocol(node)
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for topic in request.subscribed_topic_names or ():
             if not context.may(Operation.DESCRIBE, Resource.topic(topic)):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

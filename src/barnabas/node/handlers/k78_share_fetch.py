@@ -62,7 +62,8 @@ class _ShareFetch:
     def __init__(self, context: RequestContext, request: ShareFetchRequest, node: Shares) -> None:
         if request.group_id is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not request.member_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)

@@ -37,7 +37,8 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest, node
         require_share_protocol(node)
         if request.group_id is None or not request.member_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if request.share_session_epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         if request.share_session_epoch == FINAL_EPOCH:

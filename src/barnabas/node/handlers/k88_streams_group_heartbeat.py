@@ -7,7 +7,8 @@ Deviations from Kafka: a topology that names a subtopology twice, has a negative
 that are not there is told STREAMS_INVALID_TOPOLOGY, where Kafka says UNKNOWN_SERVER_ERROR; a member with an endpoint
 that joins while source topics are missing is told so, where Kafka says UNKNOWN_SERVER_ERROR; a member that says that
 it owns other tasks than it should is told its tasks again, since it may have missed an answer; internal topics are
-created in the name of the broker after the caller's right was checked: they do not count for its quota.
+created in the name of the broker after the caller's right was checked: they do not count for its quota; a topology of
+more than 500 subtopologies is told STREAMS_INVALID_TOPOLOGY, since a heartbeat is decided in one turn.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.node.ports import StreamsGroups
 
 ERRORS_SHOWN = 3
+SUBTOPOLOGIES_MAX = 500
 
 
 async def handle(
@@ -43,7 +45,8 @@ async def handle(
 ) -> StreamsGroupHeartbeatResponse:
     try:
         require_streams_protocol(node)
-        context.authorize(Operation.READ, Resource.group(request.group_id))
+        if not context.may(Operation.READ, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if request.topology is not None:
             await _check_topics(context, request.topology)
         _check(request)
@@ -59,6 +62,11 @@ async def handle(
 
 
 async def _check_topics(context: RequestContext, topology: Topology) -> None:
+    if len(topology.subtopologies) > SUBTOPOLOGIES_MAX:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"The topology has {len(topology.subtopologies)} subtopologies; {SUBTOPOLOGIES_MAX} are allowed.",
+        )
     names: dict[str, None] = {}
     async for each in in_turns(topology.subtopologies):
         names |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])

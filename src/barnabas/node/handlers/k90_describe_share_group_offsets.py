@@ -38,7 +38,8 @@ async def handle(
     async for asked in in_turns(request.groups):
         try:
             require_share_protocol(node)
-            context.authorize(Operation.DESCRIBE, Resource.group(asked.group_id))
+            if not context.may(Operation.DESCRIBE, Resource.group(asked.group_id)):
+                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             topics = [
                 await _topic(context, asked.group_id, name, partitions, node)
                 async for name, partitions in in_turns(_wanted(asked, node))
@@ -46,9 +47,11 @@ async def handle(
             ]
             groups.append(DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics))
         except KafkaError as error:
+            is_denied = error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            message = None if is_denied else error.message or error.code.name
             groups.append(
                 DescribeShareGroupOffsetsResponseGroup(
-                    group_id=asked.group_id, error_code=error.code, error_message=error.message or error.code.name
+                    group_id=asked.group_id, error_code=error.code, error_message=message
                 )
             )
     return DescribeShareGroupOffsetsResponse(groups=groups)
@@ -70,7 +73,10 @@ async def _topic(
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         refused = [
             DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=code, error_message="Topic authorization failed."
+                partition_index=index,
+                start_offset=UNKNOWN,
+                error_code=code,
+                error_message="Topic authorization failed.",
             )
             async for index in in_turns(partitions)
         ]
@@ -98,7 +104,10 @@ async def _partition(key: ShareKey, topic: str, node: Shares) -> DescribeShareGr
     except Exception as fault:
         error = item_error(fault, "the state of a share partition")
         return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=key.partition, error_code=error.code, error_message=error.message or None
+            partition_index=key.partition,
+            start_offset=UNKNOWN,
+            error_code=error.code,
+            error_message=error.message or None,
         )
     lag = UNKNOWN
     partition = node.partitions.get(topic, key.partition)

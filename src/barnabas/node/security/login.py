@@ -46,7 +46,7 @@ class Logins:
     """How clients log in on one listener."""
 
     mechanisms: tuple[str, ...]
-    passwords: Mapping[str, str]  # of PLAIN
+    passwords: Mapping[str, str] = field(repr=False)  # of PLAIN
     scram_credential: Callable[[str, str], ScramCredential | None]  # of a mechanism and a user
     max_receive_bytes: int = 512 << 10
     refusal_delay_s: float = 0.1

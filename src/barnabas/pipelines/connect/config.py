@@ -87,6 +87,8 @@ class Definition:
                 self._value(setting, given)
             except ConfigError as error:
                 errors.append(str(error))
+                if "Not a number" in errors[0] and setting.check is not None:  # Connect checks the missing number too
+                    errors.append(str(ConfigError("Value must be non-null", setting.name)))
             raw = given.get(setting.name)
             if raw is None and not setting.required:
                 raw = setting.default

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import OffsetOutOfRange, TimedOut
@@ -39,7 +39,7 @@ LOOK_MS = 100
 class TaskSettings:
     """What a consumer's properties and the source's options say about reading."""
 
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     fetch: FetchSettings
     check_crcs: bool
     poll_timeout_ms: int

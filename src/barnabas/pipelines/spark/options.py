@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from barnabas.client.metadata import TopicPartition
@@ -79,7 +79,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     subscription: Subscription
     starting: Position | None  # None: the default, which differs between batch and stream
     ending: Position | None

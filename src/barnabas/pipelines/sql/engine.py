@@ -9,13 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from barnabas.pipelines.sql.compute.aggregates import AGGREGATES
 from barnabas.pipelines.sql.definitions import check_properties, defined, format_info, named_column
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
-from barnabas.pipelines.sql.metastore import KEY, VALUE, DataSource, FormatInfo, Metastore, SourceColumn
+from barnabas.pipelines.sql.language.statements import parse_statement
+from barnabas.pipelines.sql.metastore import KEY, VALUE, DataSource, FormatInfo, Metastore, SourceColumn, WindowInfo
 from barnabas.pipelines.sql.plan import outputs
 from barnabas.pipelines.sql.plan.flows import Flow
 from barnabas.pipelines.sql.plan.planner import Planned, plan
+from barnabas.pipelines.sql.relations import calls_in
+from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.streams.checks import fingerprint
 
 DEFINING = (
     tree.CreateSource,
@@ -106,6 +111,8 @@ class Engine:
         source, planned = self._planned_as(statement, query_id, settings)
         if known is not None:
             check_replaceable(known, source)
+            if known.query_id in self.queries:
+                check_state_goes_on(self.queries[known.query_id], statement.query, planned, self.metastore.types)
         query = PersistentQuery(query_id, statement.text, source.name, source.topic, planned, planned.sources, settings)
         self.metastore.add(source, replace_existing=known is not None)
         self._note(query)
@@ -267,13 +274,65 @@ def check_replaceable(known: DataSource, new: DataSource) -> None:
     for what in ("topic", "key_format", "value_format", "window"):
         if getattr(known, what) != getattr(new, what):
             raise SqlError(
-                f"Cannot upgrade data source: DataSource '{known.name}' has {what} = {getattr(known, what)}, which "
-                f"cannot be upgraded to {getattr(new, what)}"
+                f"Cannot upgrade data source: DataSource '{known.name}' has {what.replace('_', ' ')} = "
+                f"{shown(getattr(known, what))}, which cannot be upgraded to {shown(getattr(new, what))}"
             )
     if known.columns != new.columns[: len(known.columns)]:
         raise SqlError(
             f"Cannot upgrade data source: DataSource '{known.name}' must keep its columns in order, new ones come last."
         )
+
+
+def check_state_goes_on(old: PersistentQuery, query: tree.Query, planned: Planned, types: dict[str, SqlType]) -> None:
+    """A query that goes on at the checkpoint of another must have its steps, and mean the same by what they keep."""
+    steps, new_steps = (fingerprint(one.topology.graph, {})["operators"] for one in (old.planned, planned))
+    before = parse_statement(old.statement, types)
+    assert isinstance(before, (tree.CreateAs, tree.InsertSelect))
+    advice = f"TERMINATE {old.id}, DROP {old.sink} and create it anew"
+    if [one["name"] for one in steps] != [one["name"] for one in new_steps]:
+        raise SqlError(
+            f"Cannot upgrade query {old.id}: the new one has other steps, and its state cannot go on. {advice}."
+        )
+    for what, kept, wanted in (
+        ("sources", sources_in(before.query), sources_in(query)),
+        ("GROUP BY", before.query.group_by, query.group_by),
+        ("WINDOW", before.query.window, query.window),
+        ("aggregates", aggregates_in(before.query), aggregates_in(query)),
+    ):
+        if kept != wanted:
+            raise SqlError(
+                f"Cannot upgrade query {old.id}: its {what} would change, and its state cannot go on. {advice}."
+            )
+
+
+def sources_in(query: tree.Query) -> list[Any]:
+    joins = [(one.kind, one.source, one.on, one.before_ms, one.after_ms, one.grace_ms) for one in query.joins]
+    return [query.source, *joins]
+
+
+def aggregates_in(query: tree.Query) -> list[tree.Call]:
+    expressions = [one.expression for one in query.items if one.expression is not None]
+    return [call for one in (*expressions, query.having) if one is not None for call in calls_in(one, AGGREGATES)]
+
+
+def shown(part: Any) -> str:
+    """A topic, a format or a window, for a sentence."""
+    if isinstance(part, FormatInfo):
+        settings = [f"{name}={value}" for name, value in part.settings if name != "REGISTRY" and value is not None]
+        return f"{part.name} ({', '.join(settings)})" if settings else part.name
+    if isinstance(part, WindowInfo):
+        return part.kind if part.size_ms is None else f"{part.kind} of {part.size_ms} ms"
+    return "none" if part is None else str(part)
+
+
+def check_function(statement: tree.CreateFunction) -> None:
+    """Refuses a function that is not there. A replay of the command topic does not ask: there it may come back."""
+    from barnabas.pipelines.sql.compute.evaluate import PythonFunction
+
+    try:
+        PythonFunction(statement.place).found()
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise SqlError(f"Function {statement.name} cannot be made of '{statement.place}': {error}.") from None
 
 
 def sink_info(source: DataSource) -> outputs.SinkInfo:

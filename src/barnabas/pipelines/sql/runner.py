@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.pipelines.sql.engine import DEFINING, Engine, PersistentQuery
+from barnabas.pipelines.sql.engine import DEFINING, Engine, PersistentQuery, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import Codec, codec_of
 from barnabas.pipelines.sql.formats.json import coercion
@@ -74,6 +74,8 @@ class Bench:
             return
         if not isinstance(statement, DEFINING):
             raise SqlError(f"The test runner has no use for {type(statement).__name__} statements.")
+        if isinstance(statement, tree.CreateFunction):
+            check_function(statement)
         change = self.engine.apply(statement, self._number)
         self._number += 1
         for query_id in change.stops:

@@ -26,10 +26,10 @@ class RestSettings:
     port: int = DEFAULT_PORT
     security: HttpSecurity = field(default_factory=HttpSecurity)
     host_name: str = ""
-    producer: Mapping[str, str] = field(default_factory=dict)
-    consumer: Mapping[str, str] = field(default_factory=dict)
+    producer: Mapping[str, str] = field(default_factory=dict, repr=False)
+    consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     registry_url: str = ""
-    registry: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
     instance_timeout_ms: int = 300_000
     request_timeout_ms: int = 1_000
     request_bytes_max: int = 64 * 1024 * 1024

@@ -199,6 +199,41 @@ def test_windows_with_their_bounds_and_retention(bench: Bench) -> None:
     ]
 
 
+def test_averages_by_the_minute_begin_anew_every_minute(bench: Bench) -> None:
+    bench.execute(
+        "CREATE STREAM my_stream (key STRING KEY, value INT) WITH (kafka_topic='t', value_format='JSON');"
+        "CREATE TABLE my_table AS SELECT KEY, LATEST_BY_OFFSET(VALUE) AS VALUE, AVG(VALUE) AS AVERAGE FROM MY_STREAM"
+        " WINDOW TUMBLING (SIZE 1 MINUTE, RETENTION 1 HOUR) GROUP BY KEY;"
+    )
+    given = [("A", 2, 0), ("A", 2, 10), ("B", 2, 20), ("B", 8, 70), ("A", 5, 80), ("A", 11, 90), ("A", 10, 130)]
+    found = piped(bench, "t", *((key, {"value": value}, at * 1000) for key, value, at in given))
+    assert [(key, value["VALUE"], value["AVERAGE"]) for key, value, _ in found] == [
+        ("A", 2, 2.0),
+        ("A", 2, 2.0),
+        ("B", 2, 2.0),
+        ("B", 8, 8.0),
+        ("A", 5, 5.0),
+        ("A", 11, 8.0),
+        ("A", 10, 10.0),
+    ]
+
+
+def test_motors_are_counted_by_their_state(bench: Bench) -> None:
+    bench.execute(
+        MOTORS + "CREATE TABLE states WITH (value_format='JSON') AS"
+        " SELECT value AS state, COUNT(*) AS total FROM myplant_motors_stream GROUP BY value EMIT CHANGES;"
+    )
+    for at, value in enumerate(["starting", "running", "error", "starting"]):
+        columns = "(ROWTIME, sensor_id, datetime, value)"
+        bench.execute(f"INSERT INTO myplant_motors_stream {columns} VALUES ({at}, 'myMotor', {at}, '{value}');")
+    assert [(one.key, one.value["TOTAL"]) for one in by_topic(bench)["STATES"]] == [
+        ("starting", 1),
+        ("running", 1),
+        ("error", 1),
+        ("starting", 2),
+    ]
+
+
 def test_sessions_that_merge_leave_tombstones(bench: Bench) -> None:
     bench.execute(KEYED + "CREATE TABLE w AS SELECT id, COUNT(*) AS n FROM s WINDOW SESSION (5 SECONDS) GROUP BY id;")
     for at in (0, 8000, 4000):

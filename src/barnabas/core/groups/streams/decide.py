@@ -180,7 +180,7 @@ class StreamsGroups:
         configured = None if group is None else group.configured
         if group is None or configured is None or group.is_empty or group.epochs.group <= group.epochs.assignment:
             return None
-        replicas = int(group.validated.assignment_configs.get("num.standby.replicas", "0"))
+        replicas = self.settings(group_id).num_standby_replicas
         records: list[CoordinatorRecord] = []
         self._assign(group, {each.id: each for each in group.members.values()}, configured, replicas, records)
         return Decision(records, None)

@@ -431,8 +431,9 @@ class Segment:
         self.transactions.truncate_to(offset)
         os.ftruncate(self.file.fileno(), position)
         self.size = position
-        del self._ring_last_offsets[:]
-        del self._ring_positions[:]
+        if self.unverified is not None:
+            self.unverified.cut(position)
+        self.forget_ring()
         if not position:
             self.created_ms = now_ms
             self._rolling_timestamp = None
@@ -455,7 +456,7 @@ class Segment:
         self.time_index.write()
 
     def forget_ring(self) -> None:
-        """A segment that is no longer active is read by its index."""
+        """A segment that is no longer active, or was cut, is read by its index."""
         self._ring_floor = self.base_offset + RELATIVE_OFFSET_MAX + 1
         self._ring_last_offsets = array("q")
         self._ring_positions = array("q")

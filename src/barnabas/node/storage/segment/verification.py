@@ -48,6 +48,12 @@ class UnverifiedPart:
         self.has_transactions = False  # whether records of a transaction were met
         self._verified_from = self._verified_to = 0
 
+    def cut(self, end: int) -> None:
+        """The file was truncated: what is written behind that is this process's own, whatever its batches' sizes."""
+        self.end = min(self.end, end)
+        self._verified_to = min(self._verified_to, end)
+        self._verified_from = min(self._verified_from, self._verified_to)
+
     def verified_until(self, file: PooledFile, start: int, stop: int) -> int:
         """Where a read of whole batches from `start` to `stop` has to end; raises if not even the first is sound."""
         sound = self._verified_to if self._verified_from <= start <= self._verified_to else start

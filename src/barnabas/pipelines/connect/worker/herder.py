@@ -12,7 +12,9 @@ import contextlib
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from barnabas.pipelines.connect.worker.validation import validate
 
 log = logging.getLogger(__name__)
 SEEN_S = 10.0
+LOG_LINES = 500
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -54,6 +57,7 @@ class Herder:
         self.offsets: dict[str, dict[str, dict[str, Any]]] = {}
         self.cluster_id = ""
         self.records: dict[tuple[str, int], int] = {}
+        self.logs: dict[str, deque[str]] = {}
         self._providers = Providers(settings.properties)
         self._plane = Plane(self._heard)
         self._jobs: dict[str, Job] = {}
@@ -151,7 +155,8 @@ class Herder:
     def plugin_of(self, settings: Mapping[str, str]) -> Plugin:
         name = settings.get("connector.class")
         if not name:
-            raise RestError(400, f"Connector config {dict(settings)} contains no connector type")
+            shown = ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
+            raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
         try:
             return need(name, "source", "sink", setting="connector.class")
         except ConfigError as error:
@@ -163,7 +168,7 @@ class Herder:
     def check(self, settings: Mapping[str, str]) -> None:
         plugin = self.plugin_of(settings)
         resolved = self._resolved(settings)
-        found = validate(plugin, resolved, self.settings.defaults())
+        found = validate(plugin, resolved, self.settings.defaults(), self.settings)
         errors = [text for each in found["configs"] for text in each["value"]["errors"]]
         if errors:
             listed = "\n".join(errors)
@@ -180,10 +185,10 @@ class Herder:
         except ConfigError as error:
             raise RestError(400, str(error)) from None
 
-    def need(self, name: str) -> dict[str, str]:
+    def need(self, name: str, missing: str = "Connector {} not found") -> dict[str, str]:
         found = self.state.connectors.get(name)
         if found is None:
-            raise RestError(404, f"Connector {name} not found")
+            raise RestError(404, missing.format(name))
         return found
 
     async def put(self, name: str, settings: Mapping[str, str], initial: str | None = None) -> None:
@@ -208,7 +213,7 @@ class Herder:
         await self._until(lambda: name not in self.state.statuses)
 
     async def set_target(self, name: str, target: str) -> None:
-        self.need(name)
+        self.need(name, "Unknown connector {}")
         await self._set_target(name, target)
         await self._until(lambda: self.state.target(name) == target)
         if target == STOPPED:
@@ -219,7 +224,7 @@ class Herder:
         await self._append_config(f"target-state-{name}", {"state": state, "state.v2": target})
 
     async def restart(self, name: str, *, tasks: bool, only_failed: bool) -> None:
-        self.need(name)
+        self.need(name, "Unknown connector: {}")
         status = self.state.statuses.get(name, {})
         if not only_failed or status.get("state") == FAILED:
             await self._tell_connector(name, RUNNING)
@@ -436,6 +441,7 @@ class Herder:
             found = {"state": event["state"], "trace": event["trace"] or None, "worker_id": self.settings.worker_id}
             found |= {"generation": self._generation, "version": VERSION}
             self._status.append(f"status-task-{name}-{task}", encode(found))
+            self._note(name, task, f"{event['state']} {event['trace']}".rstrip())
             if event["state"] == FAILED:
                 log.error("task %s-%s failed: %s", name, task, event["trace"])
         elif event["event"] == "topics":
@@ -451,6 +457,13 @@ class Herder:
         elif event["event"] == "log":
             for line in event["lines"]:
                 log.error("%s", line)
+                self._note(name, task, line)
+            if event["skipped"]:
+                self._note(name, task, f"{event['skipped']} records skipped")
+
+    def _note(self, name: str, task: int, text: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.logs.setdefault(name, deque(maxlen=LOG_LINES)).append(f"{at} task {task}: {text}")
 
     async def forget_topics(self, name: str) -> None:
         for topic in list(self.state.topics.get(name, {})):

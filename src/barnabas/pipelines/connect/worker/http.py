@@ -239,14 +239,20 @@ async def stop(herder: Herder, call: Call) -> Any:
 
 
 async def get_topics(herder: Herder, call: Call) -> Any:
-    name = call.parameters[0]
-    herder.need(name)
+    name = call.parameters[0]  # one that is not there has no topics
     return {name: {"topics": sorted(herder.state.topics.get(name, {}))}}
 
 
 async def reset_topics(herder: Herder, call: Call) -> Any:
     await herder.forget_topics(call.parameters[0])
-    return Response(status_code=200)
+    return Response(status_code=202)
+
+
+async def get_logs(herder: Herder, call: Call) -> Any:
+    """What happened to a connector's tasks since the worker started; Apache Connect has no such path."""
+    name = call.parameters[0]
+    herder.need(name)
+    return {name: list(herder.logs.get(name, ()))}
 
 
 async def get_offsets(herder: Herder, call: Call) -> Any:
@@ -298,7 +304,7 @@ async def validate_config(herder: Herder, call: Call) -> Any:
     if named is not None and named.name != plugin.name:
         raise RestError(400, f"Included connector type {settings['connector.class']} does not match request type "
                         f"{call.parameters[0]}")  # fmt: skip
-    return validate(plugin, settings, herder.settings.defaults())
+    return validate(plugin, settings, herder.settings.defaults(), herder.settings)
 
 
 async def list_loggers(_: Herder, __: Call) -> Any:
@@ -357,6 +363,7 @@ ROUTES: dict[tuple[str, ...], dict[str, Handler]] = {
     (*C, "stop"): {"PUT": stop},
     (*C, "topics"): {"GET": get_topics},
     (*C, "topics", "reset"): {"PUT": reset_topics},
+    (*C, "logs"): {"GET": get_logs},
     (*C, "offsets"): {"GET": get_offsets, "PATCH": patch_offsets, "DELETE": delete_offsets},
     ("connector-plugins",): {"GET": list_plugins},
     ("connector-plugins", "*", "config"): {"GET": plugin_config},

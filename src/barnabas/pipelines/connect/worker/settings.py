@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from barnabas.client.errors import InvalidSetting
@@ -17,12 +17,15 @@ NOT_SETTINGS = ("OPTS", "HEAP_OPTS", "JMX_", "LOG4J_", "CUB_", "GC_", "DEBUG", "
 DEFAULT_PORT = 8083
 CLIENT_PREFIXES = ("security.", "sasl.", "ssl.")
 CLIENT_KEYS = ("bootstrap.servers", "client.id", "request.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms")
+POLICY = "connector.client.config.override.policy"
+POLICIES = ("All", "None", "Principal", "Allowlist")
+PRINCIPAL = ("security.protocol", "sasl.jaas.config", "sasl.mechanism")
 CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     kafka: ClientSettings
     distributed: bool
     listen_host: str = "0.0.0.0"
@@ -36,6 +39,8 @@ class WorkerSettings:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
+    override_policy: str = "All"  # which clients' settings a connector may override
+    overridable: tuple[str, ...] = ()  # by the policy Allowlist
 
     @classmethod
     def from_properties(cls, given: Mapping[str, str], *, distributed: bool) -> Self:
@@ -64,7 +69,15 @@ class WorkerSettings:
             session_timeout_ms=integer(properties, "session.timeout.ms", 10_000, least=1),
             heartbeat_interval_ms=integer(properties, "heartbeat.interval.ms", 3_000, least=1),
             rebalance_timeout_ms=integer(properties, "rebalance.timeout.ms", 60_000, least=1),
+            override_policy=_policy(properties),
+            overridable=tuple(each.strip() for each in properties.get(f"{POLICY[:-6]}allowlist", "").split(",")),
         )
+
+    def may_override(self, name: str) -> bool:
+        """Whether a connector may set this property of its producer, consumer or admin client."""
+        if self.override_policy == "Principal":
+            return name in PRINCIPAL
+        return self.override_policy == "All" or (self.override_policy == "Allowlist" and name in self.overridable)
 
     @property
     def worker_id(self) -> str:
@@ -94,6 +107,15 @@ class WorkerSettings:
                 defaults = self.defaults()
                 found |= {key: value for key, value in defaults.items() if key == name or key.startswith(f"{name}.")}
         return found
+
+
+def _policy(properties: Mapping[str, str]) -> str:
+    """Java's class, or its name without the ending."""
+    given = properties.get(POLICY) or "All"
+    short = given.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+    if short not in POLICIES:
+        raise InvalidSetting(POLICY, f"must be one of {', '.join(POLICIES)}, not '{given}'.")
+    return short
 
 
 def _own_name() -> str:

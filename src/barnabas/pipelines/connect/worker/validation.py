@@ -10,6 +10,7 @@ from barnabas.pipelines.connect.errors import ConfigError
 from barnabas.pipelines.connect.plane.tolerance import ERROR_SETTINGS
 from barnabas.pipelines.connect.plugins import Plugin, need
 from barnabas.pipelines.connect.transforms.chain import NOT_OWN, aliases, make_chain
+from barnabas.pipelines.connect.worker.settings import WorkerSettings
 
 RESTART = one_of("none", "restart", ignore_case=True)
 COMMON = Definition(
@@ -17,12 +18,16 @@ COMMON = Definition(
         Setting("name", doc="Globally unique name of this connector.", group="Common", display="Connector name"),
         Setting("connector.class", doc="Name or alias of the class for this connector.", group="Common",
                 display="Connector class", width="LONG"),
+        Setting("connector.plugin.version", "STRING", None, "MEDIUM", "Kept for configurations that have it.",
+                group="Common"),
         Setting("tasks.max", "INT", 1, doc="Maximum number of tasks to use for this connector.", check=at_least(1),
                 group="Common", display="Tasks max", width="SHORT"),
         Setting("tasks.max.enforce", "BOOLEAN", True, "LOW", group="Common"),
         Setting("key.converter", "CLASS", None, "LOW", "Converter class of keys.", group="Common"),
         Setting("value.converter", "CLASS", None, "LOW", "Converter class of values.", group="Common"),
         Setting("header.converter", "CLASS", None, "LOW", "HeaderConverter class.", group="Common"),
+        *(Setting(f"{side}.converter.plugin.version", "STRING", None, "LOW", "Kept for configurations that have it.",
+                  group="Common") for side in ("key", "value", "header")),
         Setting("transforms", "LIST", [], "LOW", "Aliases for the transformations.", group="Transforms"),
         Setting("predicates", "LIST", [], "LOW", "Aliases for the predicates.", group="Predicates"),
         Setting("config.action.reload", "STRING", "restart", "LOW", "When values of config providers change.",
@@ -41,6 +46,7 @@ SOURCE = Definition(
         Setting("exactly.once.support", "STRING", "requested", "MEDIUM", group="Exactly Once Support",
                 check=one_of("requested", "required", ignore_case=True)),
         Setting("transaction.boundary", "STRING", "poll", "MEDIUM", group="Exactly Once Support"),
+        Setting("transaction.boundary.interval.ms", "LONG", None, "LOW", group="Exactly Once Support"),
         Setting("offsets.storage.topic", "STRING", None, "LOW", group="offsets.topic"),
     ]
 )  # fmt: skip
@@ -54,8 +60,10 @@ def definition_of(plugin: Plugin) -> Definition:
     return COMMON + ERROR_SETTINGS + kind + own
 
 
-def validate(plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, Any]:
-    """`defaults` are the worker's converters."""
+def validate(
+    plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str, str], worker: WorkerSettings | None = None
+) -> dict[str, Any]:
+    """`defaults` are the worker's converters; its policy decides about overrides of clients' settings."""
     definition = definition_of(plugin)
     found = definition.check(settings)
     errors = {each.setting.name: each.errors for each in found}
@@ -63,6 +71,7 @@ def validate(plugin: Plugin, settings: Mapping[str, str], defaults: Mapping[str,
         _check_topics(settings, errors)
     _check_class(settings, errors)
     found += _plugins(settings, errors)
+    found += _overrides(settings, worker) if worker is not None else []
     if not any(errors.values()):
         try:
             plugin.load()(settings, name=settings.get("name", ""))
@@ -142,6 +151,20 @@ def _check_class(settings: Mapping[str, str], errors: dict[str, list[str]]) -> N
                 need(settings[side], "converter", "header_converter", setting=side)
             except ConfigError as error:
                 errors[side].append(str(error))
+
+
+def _overrides(settings: Mapping[str, str], worker: WorkerSettings) -> list[Checked]:
+    found = []
+    for name, value in settings.items():
+        kind, middle, rest = name.partition(".override.")
+        if not middle or kind not in ("producer", "consumer", "admin"):
+            continue
+        text = (
+            f"The '{worker.override_policy}' policy does not allow '{rest}' to be overridden in the connector "
+            "configuration."
+        )
+        found.append(Checked(Setting(name, default=None), value, [] if worker.may_override(rest) else [text]))
+    return found
 
 
 def _plugins(settings: Mapping[str, str], errors: dict[str, list[str]]) -> list[Checked]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.pipelines.spark.option_values import OptionError, boolean, check_names, kafka_properties
@@ -80,7 +80,7 @@ ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     topic: str | None
     exactly_once: bool
     sink_name: str | None

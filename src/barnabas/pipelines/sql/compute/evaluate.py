@@ -62,12 +62,15 @@ class PythonFunction:
     def __reduce__(self) -> Any:
         return PythonFunction, (self.place,)
 
+    def found(self) -> Any:
+        import importlib
+
+        module, _, name = self.place.partition(":")
+        return getattr(importlib.import_module(module), name)
+
     def __call__(self, *arguments: Any) -> Any:
         if self._call is None:
-            import importlib
-
-            module, _, name = self.place.partition(":")
-            self._call = getattr(importlib.import_module(module), name)
+            self._call = self.found()
         return self._call(*arguments)
 
 

@@ -90,6 +90,8 @@ class Cursor:
 
     def name(self, what: str = "a name") -> str:
         token = self.token
+        if token.kind == QUOTED and not token.text.strip():
+            raise SqlSyntaxError(f"{what} can't be empty", *self.at)
         if token.kind == QUOTED or (token.kind == WORD and token.text not in RESERVED):
             return self.next().text
         if token.kind == WORD:

@@ -19,6 +19,7 @@ from barnabas.pipelines.sql.server.kafka import Kafka
 log = logging.getLogger(__name__)
 POLL_MS = 250
 APPLIED_WITHIN_S = 60
+SEEN_WITHIN_S = 5
 STATUSES_MAX = 10_000
 CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -78,6 +79,12 @@ class CommandTopic:
         end = self._kafka.offsets([self.topic], -1).get((self.topic, 0), 0)
         with self._changed:
             self._changed.wait_for(lambda: self._applied >= end or self.damage is not None, APPLIED_WITHIN_S)
+
+    def wait_for(self, offset: int) -> None:
+        """Until the command at an offset has been applied: a client names the one it has seen another server answer."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._applied > offset or self.damage is not None, SEEN_WITHIN_S):
+                raise SqlError(f"Command {offset} has not been applied by this server within {SEEN_WITHIN_S} s.")
 
     def append(self, key: str, command: Command) -> tuple[int, Any]:
         """The command's offset, and what applying it gave; raises what it raised."""

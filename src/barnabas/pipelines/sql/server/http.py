@@ -48,7 +48,14 @@ async def post_ksql(service: SqlService, call: Call) -> Any:
         return generic("The server runs a file of queries and takes no statements.", UNAVAILABLE)
     text = body["ksql"]
     properties, variables = body.get("streamsProperties") or {}, body.get("sessionVariables") or {}
-    found = await refused_or(lambda: service.execute(text, properties, variables), text)
+    seen = body.get("commandSequenceNumber")
+
+    def execute() -> Any:
+        if isinstance(seen, int):
+            service.commands.wait_for(seen)
+        return service.execute(text, properties, variables)
+
+    found = await refused_or(execute, text)
     return found if isinstance(found, Answer) else Answer(found)
 
 

@@ -83,6 +83,12 @@ class Kafka:
         found = self._asked(lambda cluster: cluster.list_offsets(wanted, isolation="read_committed"))
         return {name: one.offset for name, one in found.items()}
 
+    def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Behind the last committed record of partitions that are known to be there; one question to each leader."""
+        wanted = dict.fromkeys(places, LATEST)
+        found = self._asked(lambda cluster: cluster.list_offsets(wanted, isolation="read_committed"))
+        return {name: one.offset for name, one in found.items()}
+
     def consumer(self, *, committed: bool = True, records: int = 5000) -> AssignedConsumer:
         fetch = FetchSettings.from_properties(
             {

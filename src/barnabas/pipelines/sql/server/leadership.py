@@ -1,15 +1,16 @@
-"""Which server of a service runs its persistent queries: the one that is assigned the command topic's partition.
+"""Which server of a service runs which persistent queries: a query belongs to a slot, and slots are partitions of a
+topic that the group of all servers divides among its members.
 
-    joining --assigned--> active --taken away, or lost--> joining
-       |                    ^
+    joining --assigned slots--> active --all taken away, or lost--> joining
+       |                          ^
        +--not assigned--> standby --state elsewhere--> apart
 
-All servers of a service are members of one group. Assignment is sticky, so whoever has the partition keeps it until it
-leaves or dies. A server that gives it up stops its queries first. One that the group has removed stops them when it
-hears of it; until then another may run the same queries, and transactions keep every batch from being written twice.
+Assignment is sticky: whoever has a slot keeps it unless another server has fewer. A server that gives slots up stops
+their queries first. One that the group has removed stops them when it hears of it; until then another may run the same
+queries, and transactions keep every batch from being written twice.
 
-Queries go on in the active server's state directory. Its id is in the metadata of the group's offset; a server that
-stands by and has another directory would begin all queries anew, so it leaves the group and says so.
+Queries go on in the state directory that all servers share. Its id is in the metadata of the slots' offsets; a server
+that has another directory while others run would begin its queries anew, so it leaves the group and says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from barnabas.client.consumer import GroupConsumer
@@ -26,6 +27,7 @@ from barnabas.client.consumer_settings import ConsumerSettings
 from barnabas.client.errors import ClientError, Refused
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import CommittedOffset
+from barnabas.pipelines.sql.server.queries import SLOTS
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.wire.errors import ErrorCode
 
@@ -44,17 +46,20 @@ class UnusableState(Exception):
     """The state directory can't be read or written."""
 
 
+Slots = Collection[int]
+
+
 class Leadership(threading.Thread):
-    """`begin` is called when the partition comes, `halt` before it goes; `halt` returns when the queries have ended."""
+    """`begin` is called when slots come, `halt` before they go; `halt` returns when their queries have ended."""
 
     def __init__(
-        self, settings: SqlSettings, directory: Path, begin: Callable[[], None], halt: Callable[[], None]
+        self, settings: SqlSettings, directory: Path, begin: Callable[[Slots], None], halt: Callable[[Slots], None]
     ) -> None:
         super().__init__(name="sql-leadership", daemon=True)
         self.role = JOINING
         self.reason: str | None = None  # why this server can't take over
         self._settings = settings
-        self._place: TopicPartition = (settings.command_topic, 0)
+        self._slots: set[int] = set()
         self._id_file = directory / STATE_ID
         self._begin, self._halt = begin, halt
         self._stopped = threading.Event()
@@ -89,41 +94,45 @@ class Leadership(threading.Thread):
             offset_reset="earliest",
             allow_auto_create_topics=False,
         )
-        topic, _ = self._place
+        topic = self._settings.slots_topic
         return GroupConsumer(self._settings.kafka, settings, topics=[topic], on_revoked=self._given_up)
 
     def _take_part(self) -> None:
         with self._consumer() as consumer:
             while not self._stopped.is_set() and self.role != APART:
                 consumer.keep_up(LOOK_MS)
-                if self._place in consumer.assignment:
-                    if self.role != ACTIVE:
-                        self._take(consumer)
+                assigned = {slot for _, slot in consumer.assignment}
+                if assigned - self._slots:
+                    self._take(consumer, assigned)
+                elif assigned:
+                    continue
                 elif consumer.member_id and not consumer.is_rebalancing:
                     self._stand_by(consumer)
 
-    def _take(self, consumer: GroupConsumer) -> None:
-        service_id = self._settings.service_id
+    def _take(self, consumer: GroupConsumer, assigned: set[int]) -> None:
+        service_id, new = self._settings.service_id, sorted(assigned - self._slots)
         mark = self._mark(consumer)
         if mark and mark != self._own_id():
-            if self._stood_by:
+            if self._stood_by or len(assigned) < SLOTS:  # others run
                 self._stay_apart(self._elsewhere())
                 return
             log.warning("The queries of service %s ran in another state directory; they begin anew.", service_id)
         try:
-            consumer.commit({self._place: CommittedOffset(0, self._made_id())})
+            topic = self._settings.slots_topic
+            consumer.commit({(topic, slot): CommittedOffset(0, self._made_id()) for slot in new})
         except Refused as error:
             if error.code not in MOVED_ON:
                 raise
             return  # the next look takes part in the rebalance
         self.role = ACTIVE
-        log.info("This server is the active one of service %s and runs its queries.", service_id)
-        self._begin()
+        self._slots |= set(new)
+        log.info("This server runs %d of %d parts of the queries of service %s.", len(self._slots), SLOTS, service_id)
+        self._begin(new)
 
     def _stand_by(self, consumer: GroupConsumer) -> None:
         if self.role != STANDBY:
             self.role, self._stood_by, self._mark_known = STANDBY, True, False
-            log.info("Another server runs the queries of service %s; this one stands by.", self._settings.service_id)
+            log.info("Other servers run the queries of service %s; this one stands by.", self._settings.service_id)
         if self._mark_known or time.monotonic() < self._mark_look_at:
             return
         self._mark_look_at = time.monotonic() + MARK_LOOK_S
@@ -133,10 +142,14 @@ class Leadership(threading.Thread):
             self._stay_apart(self._elsewhere())
 
     def _given_up(self, partitions: list[TopicPartition]) -> None:
-        if self.role == ACTIVE:
-            self._halt()
+        gone = self._slots & {slot for _, slot in partitions}
+        if not gone:
+            return
+        self._halt(gone)
+        self._slots -= gone
+        if not self._slots:
             self.role = JOINING
-            log.info("The queries of service %s are stopped in this server.", self._settings.service_id)
+        log.info("%d parts of the queries of service %s are stopped here.", len(gone), self._settings.service_id)
 
     def _stay_apart(self, reason: str) -> None:
         self.role, self.reason = APART, reason
@@ -149,9 +162,10 @@ class Leadership(threading.Thread):
         )
 
     def _mark(self, consumer: GroupConsumer) -> str:
-        """The id of the directory that the last active server used; empty if nobody was active."""
-        found = consumer.committed([self._place]).get(self._place)
-        return "" if found is None else found.metadata
+        """The id of the directory that the last active servers used; empty if nobody was active."""
+        places = [(self._settings.slots_topic, slot) for slot in range(SLOTS)]
+        found = consumer.committed(places).values()
+        return next((one.metadata for one in found if one is not None and one.metadata), "")
 
     def _own_id(self) -> str:
         try:

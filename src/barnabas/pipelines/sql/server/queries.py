@@ -1,7 +1,7 @@
 """Persistent queries on Spark: each is a topology with its own checkpoint. Spark starts with the first of them.
 
 One thread starts and stops them in the order of the command topic. A query that fails is started again, each time
-later. Only the active server of a service runs them (`leadership`); in the others they stand by.
+later. A query belongs to a slot, and the server that has the slot runs it (`leadership`); in the others it stands by.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 HALTED_WITHIN_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 2.0, 60.0
+SLOTS = 12  # of a service: what its servers share among them
+ALL_SLOTS = range(SLOTS)
 TRIGGER = {"processingTime": "200 milliseconds"}  # ten idle queries on the default trigger use a quarter of a machine
 
 
@@ -38,6 +41,10 @@ class Entry:
     started_at: float = 0.0
 
 
+def slot_of(query_id: str) -> int:
+    return zlib.crc32(query_id.encode()) % SLOTS
+
+
 class SparkQueries:
     def __init__(
         self, bootstrap_servers: str, directory: Path, name: str, master: str | None, options: Mapping[str, str]
@@ -45,7 +52,7 @@ class SparkQueries:
         self._servers, self._directory, self._name, self._master = bootstrap_servers, directory, name, master
         self._options = {f"kafka.{key}": value for key, value in options.items()}
         self.entries: dict[str, Entry] = {}
-        self.active = False
+        self.slots: frozenset[int] = frozenset()  # this server's
         self._halted = threading.Event()
         self._work: queue.Queue[tuple[str, str]] = queue.Queue()
         self._stopped = threading.Event()
@@ -56,14 +63,21 @@ class SparkQueries:
     def begin(self) -> None:
         self._thread.start()
 
-    def activate(self) -> None:
-        """From now on they run here."""
-        self.active = True
+    @property
+    def active(self) -> bool:
+        return bool(self.slots)
+
+    def mine(self, query_id: str) -> bool:
+        return slot_of(query_id) in self.slots
+
+    def activate(self, slots: Collection[int] = ALL_SLOTS) -> None:
+        """From now on the queries of these slots run here."""
+        self.slots |= frozenset(slots)
         self._work.put(("activate", ""))
 
-    def deactivate(self) -> None:
-        """Stops all of them and returns when they have ended."""
-        self.active = False
+    def deactivate(self, slots: Collection[int] = ALL_SLOTS) -> None:
+        """Stops the queries of these slots and returns when they have ended."""
+        self.slots -= frozenset(slots)
         if not self._thread.is_alive():
             return
         self._halted.clear()
@@ -71,12 +85,12 @@ class SparkQueries:
         if not self._halted.wait(HALTED_WITHIN_S):
             log.warning("the queries have not ended after %.0f s", HALTED_WITHIN_S)
 
-    def _waiting(self) -> str:
-        return "CREATED" if self.active else "STANDBY"
+    def _waiting(self, query_id: str) -> str:
+        return "CREATED" if self.mine(query_id) else "STANDBY"
 
     def start(self, query: PersistentQuery, offsets: Mapping[str, Mapping[int, int]] | str) -> None:
         old = self.entries.get(query.id)
-        entry = Entry(query, offsets, self._waiting(), run=None if old is None else old.run)
+        entry = Entry(query, offsets, self._waiting(query.id), run=None if old is None else old.run)
         self.entries[query.id] = entry
         self._work.put(("start", query.id))
 
@@ -93,7 +107,7 @@ class SparkQueries:
 
     def resume(self, query_id: str) -> None:
         if query_id in self.entries:
-            self.entries[query_id].state = self._waiting()
+            self.entries[query_id].state = self._waiting(query_id)
             self._work.put(("start", query_id))
 
     def end(self) -> None:
@@ -118,7 +132,7 @@ class SparkQueries:
             if action == "activate":
                 self._start_all()
             elif action == "deactivate":
-                self._halt_all()
+                self._halt_others()
             else:
                 self._do(action, query_id)
         for entry in list(self.entries.values()):
@@ -132,8 +146,11 @@ class SparkQueries:
             if entry.state != "PAUSED" and entry.run is None:
                 self._start(entry)
 
-    def _halt_all(self) -> None:
+    def _halt_others(self) -> None:
+        """Those whose slots are not this server's any more."""
         for entry in list(self.entries.values()):
+            if self.mine(entry.query.id):
+                continue
             self._halt(entry)
             if entry.state != "PAUSED":
                 entry.state, entry.error, entry.retry_s = "STANDBY", "", RETRY_FIRST_S
@@ -150,7 +167,7 @@ class SparkQueries:
         self._halt(entry)
         if action in ("stop", "forget"):
             self.entries.pop(query_id, None)
-        if action == "forget" and self.active:  # servers share the directory
+        if action == "forget" and self.mine(query_id):  # servers share the directory
             shutil.rmtree(self.checkpoint(query_id), ignore_errors=True)
 
     def _halt(self, entry: Entry) -> None:
@@ -163,7 +180,7 @@ class SparkQueries:
             log.warning("query %s did not stop cleanly: %s", entry.query.id, error)
 
     def _start(self, entry: Entry) -> None:
-        if not self.active:
+        if not self.mine(entry.query.id):
             return
         self._halt(entry)
         entry.state = "CREATED"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
@@ -106,9 +106,12 @@ async def begun(service: SqlService, statement: Any, properties: dict[str, Any],
 async def answered(
     service: SqlService, call: Call, text: str, properties: dict[str, Any], variables: dict[str, str], style: Any
 ) -> Any:
-    statement = await refused_or(lambda: the_select(text, service, variables), text)
+    statement = await refused_or(lambda: looked_up(text, service, variables), text)
     if isinstance(statement, Answer):
         return statement
+    if isinstance(statement, tuple):
+        query_id, names, kinds, rows = statement
+        return whole(style(Begun(query_id, names, kinds, None, False, Outlet())), rows)
     if isinstance(statement, tree.Print):
         if style is json_style:
             return bad(WrongEndpoint("PRINT is asked of /query."), text)
@@ -118,6 +121,18 @@ async def answered(
         return query
     stream = style(query)
     return StreamingResponse(streamed(service, query, stream), media_type=stream.media_type)
+
+
+def looked_up(text: str, service: SqlService, variables: dict[str, str]) -> Any:
+    """The rows of a pull query that looks like an earlier one, or the statement."""
+    found = service.lookup(text)
+    return the_select(text, service, variables) if found is None else found
+
+
+def whole(style: Any, rows: list[Any]) -> Response:
+    """All rows of a query that is over in one body."""
+    body = b"".join([style.header(), *(style.row(one) for one in rows), style.end(None, None)])
+    return Response(body, media_type=style.media_type)
 
 
 async def streamed(service: SqlService, query: Begun, style: Any) -> AsyncIterator[bytes]:

@@ -7,11 +7,11 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
-from barnabas.pipelines.sql.engine import DEFINING, Change, Engine
+from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
@@ -24,11 +24,13 @@ from barnabas.pipelines.sql.server.commands import Command, CommandTopic
 from barnabas.pipelines.sql.server.describing import Describing
 from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 from barnabas.pipelines.sql.server.leadership import Leadership
+from barnabas.pipelines.sql.server.lookups import Lookups
 from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
-from barnabas.pipelines.sql.server.queries import SparkQueries
+from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
+from barnabas.pipelines.sql.types import SqlType
 
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
@@ -52,7 +54,9 @@ class SqlService:
         }
         name = f"barnabas-sql-{settings.service_id}"
         self.queries = SparkQueries(servers, directory, name, settings.master, security)
-        self.views = Views(self.kafka)
+        self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
+        self.views = Views(self._reading)
+        self.lookups = Lookups(self.views)
         options = {"kafka.bootstrap.servers": servers} | {f"kafka.{key}": value for key, value in security.items()}
         self.batches = Batches(self.queries.session, options, self.views)
         self.commands = CommandTopic(self.kafka, settings.command_topic, self._apply)
@@ -64,6 +68,8 @@ class SqlService:
 
     def start(self) -> None:
         self.commands.make()
+        if not self.kafka.partitions(self.settings.slots_topic):
+            self.kafka.create_topic(self.settings.slots_topic, SLOTS, None, {})
         if self.settings.queries_file is None:
             self.commands.start()
         self.queries.begin()
@@ -72,11 +78,11 @@ class SqlService:
             self._run_file(self.settings.queries_file)
         self.leadership.start()
 
-    def _take_over(self) -> None:
-        """The persistent queries are this server's, as they are after the last command."""
+    def _take_over(self, slots: Collection[int]) -> None:
+        """The persistent queries of these slots are this server's, as they are after the last command."""
         if self.settings.queries_file is None:
             self.commands.catch_up()
-        self.queries.activate()
+        self.queries.activate(slots)
 
     def stop(self) -> None:
         for push in list(self.pushes.values()):
@@ -85,6 +91,7 @@ class SqlService:
         self.views.stop()
         self.queries.end()
         self.leadership.stop()  # last, so that no other server goes on before the queries have ended here
+        self._reading.close()
         self.kafka.close()
 
     def _run_file(self, path: str) -> None:
@@ -142,6 +149,7 @@ class SqlService:
 
     def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
         settings = self.engine.settings | session
+        self.commands.catch_up()  # what other servers have defined
         with self.lock:
             before = self.engine.copy()
         self._check(before, statement, session)
@@ -164,6 +172,8 @@ class SqlService:
 
     def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
         """Makes the topics that a statement needs, before anybody applies it."""
+        if isinstance(statement, tree.CreateFunction):
+            check_function(statement)
         with self.lock:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
@@ -309,6 +319,7 @@ class SqlService:
         source = metastore.source(query.source.name)
         if query.emit is None and source.table and not query.joins:
             names, kinds, found = pull(metastore, query, self.views)
+            self.lookups.keep(metastore, query, statement.text)
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
         planned = plan(metastore, query, name=query_id)
@@ -336,6 +347,11 @@ class SqlService:
             done=ended,
         )
         return query_id, planned.names, planned.kinds, None
+
+    def lookup(self, text: str) -> tuple[str, tuple[str, ...], list[SqlType], list[Any]] | None:
+        """A pull query by key that looks like an earlier one."""
+        found = self.lookups.answer(self.engine.metastore, text)
+        return None if found is None else (f"query_{next(self._numbers)}", *found)
 
     def planned(self, statement: tree.Statement) -> Planned:
         """What EXPLAIN shows of a statement that does not run."""

@@ -24,7 +24,7 @@ CLIENT_KEYS = ("security.", "sasl.", "ssl.", "client.id", "request.timeout.ms")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSettings:
     kafka: ClientSettings
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     host: str = "0.0.0.0"
     port: int = DEFAULT_PORT
     service_id: str = "default_"
@@ -57,6 +57,11 @@ class SqlSettings:
     @property
     def command_topic(self) -> str:
         return f"_confluent-ksql-{self.service_id}_command_topic"
+
+    @property
+    def slots_topic(self) -> str:
+        """Has no records: its partitions are what servers divide among them."""
+        return f"_confluent-ksql-{self.service_id}_query_slots"
 
     @property
     def command_group(self) -> str:

@@ -11,16 +11,17 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, Refused
 from barnabas.client.records import ConsumerRecord
 from barnabas.pipelines.sql.compute.java import EvaluationError
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import codec_of
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.operators import ReadSource
-from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
+from barnabas.pipelines.sql.server.kafka import EARLIEST, Kafka
 from barnabas.pipelines.streams.serdes import SerdeError
 from barnabas.pipelines.streams.windows import Windowed
+from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 CAUGHT_UP_WITHIN_S = 60
@@ -61,11 +62,47 @@ def reader_of(source: DataSource) -> ReadSource:
     )
 
 
+class Ends:
+    """Where a topic ends. Those who ask at the same time share an answer, if its question was put after theirs."""
+
+    def __init__(self, kafka: Kafka, topic: str, partitions: int) -> None:
+        self._kafka, self._places = kafka, [(topic, one) for one in range(partitions)]
+        self._changed = threading.Condition()
+        self._put = self._answered = 0
+        self._asking = False
+        self._found: dict[tuple[str, int], int] = {}
+        self._error: ClientError | None = None
+
+    def now(self) -> dict[tuple[str, int], int]:
+        with self._changed:
+            mine = self._put + 1
+            self._changed.wait_for(lambda: self._answered >= mine or not self._asking)
+            if self._answered >= mine:
+                return self._told()
+            self._asking = True
+            self._put += 1
+        found, error = {}, None
+        try:
+            found = self._kafka.ends(self._places)
+        except ClientError as problem:
+            error = problem
+        with self._changed:
+            self._found, self._error, self._asking, self._answered = found, error, False, self._put
+            self._changed.notify_all()
+            return self._told()
+
+    def _told(self) -> dict[tuple[str, int], int]:
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+
 class View:
     """Rows of one table. `rows` is by key, or by key and window."""
 
-    def __init__(self, kafka: Kafka, source: DataSource) -> None:
+    def __init__(self, kafka: Kafka, source: DataSource, partitions: int) -> None:
         self.source = source
+        self._ends = Ends(kafka, source.topic, partitions)
         self._kafka = kafka
         self._reader = reader_of(source)
         self._rows: dict[Any, dict[Any, tuple[Any, ...]]] = {}
@@ -80,9 +117,12 @@ class View:
     def wait(self) -> None:
         """Until all that is committed now is in the view."""
         self.used_at = time.monotonic()
-        ends = self._kafka.offsets([self.source.topic], LATEST)
-        if not ends:
-            raise SqlError(f"Topic {self.source.topic} of {self.source.name} does not exist.")
+        try:
+            ends = self._ends.now()
+        except Refused as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise SqlError(f"Topic {self.source.topic} of {self.source.name} does not exist.") from None
 
         def there() -> bool:
             return all(self._positions.get(name, -1) >= offset for name, offset in ends.items())
@@ -163,9 +203,10 @@ class Views:
                 view.stop()
                 view = None
             if view is None:
-                if not self._kafka.partitions(source.topic):
+                partitions = self._kafka.partitions(source.topic)
+                if not partitions:
                     raise SqlError(f"Topic {source.topic} of {source.name} does not exist.")
-                view = self._views[source.name] = View(self._kafka, source)
+                view = self._views[source.name] = View(self._kafka, source, partitions)
         view.wait()
         return view
 

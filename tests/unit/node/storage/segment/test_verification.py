@@ -195,3 +195,33 @@ def test_where_offsets_must_follow_on_each_other_a_leap_ends_the_log(
     found = recovery.recover(recovery.Job(str(directory), 0, 0, 4096, NOW_MS, continuous=True))
     assert (found.log_end_offset, found.truncated_bytes) == (40, len(batch(10)))
     assert found.cut.endswith("offset 296 comes after 39")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_appended_after_a_cut_is_read_though_the_file_ended_within_it_before(
+    create: Create, reopen: Create, batch: Build, clean: bool
+) -> None:
+    log = create()
+    for number in range(4):
+        log.append(batch(10, timestamp=NOW_MS + number), leader_epoch=0, now_ms=NOW_MS)
+    log.close(clean=clean)
+    again = reopen(clean=clean)
+    assert again.truncate_to(30)
+    again.append(batch(500, timestamp=NOW_MS + 9, value=b"v" * 50), leader_epoch=1, now_ms=NOW_MS)
+    assert read_all(again) == [0, 10, 20, 30]
+    assert read_all(again, 30) == [30]
+    assert read_header(again.read(30, 1 << 20)).last_offset == 529
+
+
+def test_a_cut_damages_no_index(create: Create, batch: Build, caplog: pytest.LogCaptureFixture, reopen: Create) -> None:
+    log = create(index_interval_bytes=0)
+    for number in range(10):
+        log.append(batch(10, timestamp=NOW_MS + number), leader_epoch=0, now_ms=NOW_MS)
+    log.close(clean=True)
+    again = reopen(clean=True, index_interval_bytes=0)
+    for number in range(10, 20):
+        again.append(batch(10, timestamp=NOW_MS + number), leader_epoch=0, now_ms=NOW_MS)
+    assert again.truncate_to(190)
+    assert again.truncate_to(150)
+    assert read_all(again, 140) == [140]
+    assert "damaged" not in caplog.text
