@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden connect-rest debezium docs format clean
 
 setup: $(STAMP)
 
@@ -122,6 +122,13 @@ chaos: setup
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+# REST bodies of connectors beside Apache Connect's, and changes of databases beside Debezium's.
+connect-rest: setup
+	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py
+
+debezium: setup
+	BARNABAS_DEBEZIUM=1 $(BIN)/python -m pytest tests/reference/test_change_events.py
 
 docs: setup
 	$(BIN)/python tools/document_tools.py

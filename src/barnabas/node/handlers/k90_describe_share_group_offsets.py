@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.topic_names import SHARE_GROUP_STATE_TOPIC
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.share.records import ShareKey
@@ -99,6 +100,11 @@ async def _topic(
 
 
 async def _partition(key: ShareKey, topic: str, node: Shares) -> DescribeShareGroupOffsetsResponsePartition:
+    if SHARE_GROUP_STATE_TOPIC not in node.image.topics:
+        # No share group has begun anywhere yet.
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=key.partition, start_offset=UNKNOWN, lag=UNKNOWN
+        )
     try:
         known = await node.persister.summary(key)
     except Exception as fault:
