@@ -249,7 +249,7 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
         {"name": "share.version", "featureLevel": 1},
         {"name": "streams.version", "featureLevel": 1},
     ] * 2
-    assert kinds(snapshot)[:-4] == [
+    assert kinds(snapshot)[:-5] == [
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",

@@ -26,6 +26,10 @@ ID = "{id}"
 
 def roll(cluster: Cluster, command: str | None, timeout_s: float) -> None:
     brokers = cluster.metadata([]).brokers
+    if len(brokers) == 1:
+        raise ToolFailed(
+            "There is only one broker, and nobody would serve its partitions meanwhile: restart it yourself."
+        )
     leader = _quorum_leader(cluster)
     ids = sorted(brokers, key=lambda broker_id: (broker_id == leader, broker_id))
     _await(lambda: _unsynced(cluster) == 0, timeout_s, "Not all replicas are in sync, so no broker may be restarted.")

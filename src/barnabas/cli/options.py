@@ -213,7 +213,9 @@ class _Parse:
         if self.parser.commands and self.command is None:
             self.command = self.parser.command(word)
             if self.command is None:
-                names = ", ".join(f"'{command.name}'" for command in self.parser.commands)
+                # The sentence is Kafka's where Kafka has the tool.
+                known = [each for each in self.parser.commands if not each.beyond_kafka] or self.parser.commands
+                names = ", ".join(f"'{command.name}'" for command in known)
                 raise UsageError(f"invalid choice: '{word}' (choose from {names})")
             self.parsed.choose(self.command)
         else:
