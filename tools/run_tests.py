@@ -25,7 +25,7 @@ def run(*arguments: str, failed: Path) -> int:
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         failed = Path(directory) / "failed"
-        code = run("-n", "2", "--dist", "loadfile", *sys.argv[1:], failed=failed)
+        code = run("-n", "2", "--dist", "loadfile", "--durations=30", *sys.argv[1:], failed=failed)
         names = failed.read_text().splitlines() if failed.exists() else []
         if code != TESTS_FAILED or not 0 < len(names) <= RETRIED_MAX:
             return code
