@@ -27,7 +27,7 @@ from barnabas.node.broker.coordinators.foreign_records import require_readable
 from barnabas.node.broker.leaders import current_leader, leader_endpoint
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.produce_response import AppendedResponse, PartitionResult, TopicResults, declare
-from barnabas.node.broker.transactions.verification import Refusal, Writer, verify
+from barnabas.node.broker.transactions.verification import VERIFICATIONS_MAX, Refusal, Writer, verify
 from barnabas.node.broker.waiting import PendingAcknowledgement, WaitingProduce
 from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
@@ -181,24 +181,32 @@ class _Produce:
         if not adds and not self._node.config.transaction_partition_verification_enable:
             return
         self._verifications = {}
-        async for partition, header in in_turns(batches):
-            producers = partition.log.producers
-            if not producers.has_ongoing_transaction(header.producer_id, header.producer_epoch):
-                self._verifications[partition.topic, partition.index] = producers.begin_verification(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    self._now_ms,
-                    begins_at_zero=adds,
-                )
-        if self._verifications:
-            self._refused = await verify(
-                self._node,
-                Writer(transactional_id, *writers.pop()),
-                list(self._verifications),
-                adds=adds,
-                knows_abortable=self._context.api_version >= ABORTABLE_SINCE,
+        writer = Writer(transactional_id, *writers.pop())
+        for _ in range(VERIFICATIONS_MAX):
+            asked = await self._begin_verifications(batches, adds=adds)
+            if not asked:
+                return
+            self._refused |= await verify(
+                self._node, writer, asked, adds=adds, knows_abortable=self._context.api_version >= ABORTABLE_SINCE
             )
+
+    async def _begin_verifications(
+        self, batches: list[tuple[Partition, BatchHeader]], *, adds: bool
+    ) -> list[TopicPartition]:
+        """The partitions of which it is not known yet, or not any more, whether the transaction comprises them."""
+        assert self._verifications is not None
+        asked = []
+        async for partition, header in in_turns(batches):
+            at = (partition.topic, partition.index)
+            producers = partition.log.producers
+            known = self._verifications.get(at)
+            if at in self._refused or producers.is_verified(header.producer_id, header.producer_epoch, known):
+                continue
+            asked.append(at)
+            self._verifications[at] = producers.begin_verification(
+                header.producer_id, header.producer_epoch, header.base_sequence, self._now_ms, begins_at_zero=adds
+            )
+        return asked
 
     async def _transactional_batches(self) -> list[tuple[Partition, BatchHeader]]:
         """Those for partitions that are led here."""

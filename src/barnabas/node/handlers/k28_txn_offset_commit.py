@@ -13,7 +13,7 @@ from barnabas.core.coordinator.decision import Producer
 from barnabas.core.groups.commits import Commit, Committer
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import TopicPartition
-from barnabas.node.broker.transactions.verification import Writer, verify
+from barnabas.node.broker.transactions.verification import VERIFICATIONS_MAX, Writer, verify
 from barnabas.node.requests import RequestContext
 from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -111,16 +111,18 @@ async def _commit(
 
 
 async def _verify(context: RequestContext, request: TxnOffsetCommitRequest, index: int, node: Coordinators) -> None:
-    partition = node.groups.led(index).partition
-    producers = partition.log.producers
-    if not producers.has_ongoing_transaction(request.producer_id, request.producer_epoch):
+    producers = node.groups.led(index).partition.log.producers
+    at = (node.groups.topic, index)
+    writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch)
+    for _ in range(VERIFICATIONS_MAX):
+        if producers.has_ongoing_transaction(request.producer_id, request.producer_epoch):
+            return
         verification = producers.begin_verification(
             request.producer_id, request.producer_epoch, 0, node.clock(), begins_at_zero=False
         )
-        at = (node.groups.topic, index)
         refused = await verify(
             node,
-            Writer(request.transactional_id, request.producer_id, request.producer_epoch),
+            writer,
             [at],
             adds=context.api_version >= ADDS_SINCE,
             knows_abortable=context.api_version >= ABORTABLE_SINCE,
@@ -131,5 +133,6 @@ async def _verify(context: RequestContext, request: TxnOffsetCommitRequest, inde
                 ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_ENOUGH_REPLICAS else code,
                 refused[at].message or "",
             )
-        if not producers.is_verified(request.producer_id, request.producer_epoch, verification):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended meanwhile.")
+        if producers.is_verified(request.producer_id, request.producer_epoch, verification):
+            return
+    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The transaction has ended meanwhile.")

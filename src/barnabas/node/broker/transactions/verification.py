@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from barnabas.node.ports import Transactions
 
 NOBODY = -1
+# The marker of the producer's transaction before may come while the coordinator is asked about this one. What it says
+# then is not to be relied on, and it is asked again; INVALID_TXN_STATE would end a producer for good.
+VERIFICATIONS_MAX = 3
 TIMEOUT_MS = 30_000
 
 # The coordinator cannot say now: the client is to try again, with an error that the oldest ones try again after.
