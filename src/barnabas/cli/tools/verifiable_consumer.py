@@ -126,23 +126,12 @@ def _tell(records: list[ConsumerRecord], events: Events, *, verbose: bool) -> No
     for record in records:
         offsets.setdefault((record.topic, record.partition), []).append(record.offset)
         if verbose:
-            events.tell(
-                "record_data",
-                key=_text(record.key),
-                value=_text(record.value),
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            )
+            events.tell_record(record)
     summaries = [
         {"topic": topic, "partition": index, "count": len(seen), "minOffset": seen[0], "maxOffset": seen[-1]}
         for (topic, index), seen in offsets.items()
     ]
     events.tell("records_consumed", count=len(records), partitions=summaries)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else bytes(data).decode(errors="replace")
 
 
 def _commit(consumer: GroupConsumer, records: list[ConsumerRecord], events: Events) -> None:

@@ -17,6 +17,8 @@ from barnabas.cli.records.perf_stats import Throttle
 
 if TYPE_CHECKING:
     from barnabas.client.producer import Producer, RecordMetadata
+    from barnabas.client.records import ConsumerRecord
+    from barnabas.client.share_consumer import ShareRecord
 
 PARSER = Parser(
     name="verifiable-producer",
@@ -48,6 +50,20 @@ class Events:
         with self._lock:
             sys.stdout.write(json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n")
             sys.stdout.flush()
+
+    def tell_record(self, record: ConsumerRecord | ShareRecord) -> None:
+        self.tell(
+            "record_data",
+            key=_text(record.key),
+            value=_text(record.value),
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else bytes(data).decode(errors="replace")
 
 
 class Verification:

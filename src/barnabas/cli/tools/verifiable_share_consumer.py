@@ -97,14 +97,7 @@ def _tell(records: list[ShareRecord], events: Events, *, verbose: bool) -> dict[
     for record in records:
         offsets.setdefault((record.topic, record.partition), []).append(record.offset)
         if verbose:
-            events.tell(
-                "record_data",
-                key=_text(record.key),
-                value=_text(record.value),
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            )
+            events.tell_record(record)
     events.tell("records_consumed", count=len(records), partitions=_summaries(offsets))
     return offsets
 
@@ -129,7 +122,3 @@ def _commit(consumer: ShareConsumer, offsets: dict[TopicPartition, list[int]], e
         return 0
     events.tell("offsets_acknowledged", **told, success=True)
     return count
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else bytes(data).decode(errors="replace")
