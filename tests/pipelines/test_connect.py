@@ -88,7 +88,7 @@ def test_a_file_goes_through_a_topic_to_a_file_and_survives_a_kill(running: tupl
 
 
 def stored(directory: Path) -> list[int]:
-    """The numbers in all Parquet files below a directory, in the order of offsets. None while files change: what a
+    """The numbers in all Parquet files below a directory, in the order of offsets. Empty while files change: what a
     killed plane has left behind without a commit is removed."""
     paths = sorted(directory.rglob("*.parquet"), key=lambda path: path.name)
     try:

@@ -41,6 +41,8 @@ async def prune(coordinator: ShareCoordinator) -> None:
             except KafkaError as error:
                 # It is led by somebody else now, or the log cannot be written; the next round sees to it.
                 log.info("%s is not pruned: %s", led.partition.log.name, error)
+            except Exception:
+                log.exception("%s is not pruned; it is tried again with the next round", led.partition.log.name)
 
 
 async def _prune(coordinator: ShareCoordinator, led: LedShard[ShareStateShard]) -> None:
@@ -50,6 +52,8 @@ async def _prune(coordinator: ShareCoordinator, led: LedShard[ShareStateShard]) 
         await coordinator.submit_to(partition.index, lambda shard, key=key: shard.write_snapshot(key))  # type: ignore[misc]
     # Deletions of states are in the log too, perhaps not committed yet.
     needed_from = min(needed_from, partition.high_watermark)
-    if partition.is_leader and partition.log.advance_log_start_offset(needed_from):
+    # Led by somebody else in between, the log may hold states before this offset that nobody here has written again.
+    leads_since = not led.is_lost and partition.is_leader and partition.leader_epoch == led.leader_epoch
+    if leads_since and partition.log.advance_log_start_offset(needed_from):
         partition.log_start_moved()
         log.info("%s now starts at offset %d: what was before it is not needed", partition.log.name, needed_from)
