@@ -50,10 +50,10 @@ def of_avro(schema: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType:
         return of_avro(branches[0], above) if branches else pa.null()
     if isinstance(schema, Enum):
         return pa.string()
-    return _scalar(schema)
+    return scalar_of_avro(schema)
 
 
-def _scalar(schema: AvroType) -> pa.DataType:
+def scalar_of_avro(schema: AvroType) -> pa.DataType:
     logical = schema.properties.get("logicalType")
     if logical == "decimal" and schema.kind in ("bytes", "fixed"):
         precision, scale = schema.properties.get("precision"), schema.properties.get("scale", 0)

@@ -6,15 +6,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from barnabas.client.schemas.avro.model import Record
 from barnabas.client.serdes import Deserializer, RegistryRefused, Schema, SerdeError, codec_of, shared_registry
-from barnabas.client.serdes.framing import PREFIX
+from barnabas.client.serdes.framing import ID_MAGIC, PREFIX
 from barnabas.pipelines.spark.registry.arrow_types import LOGICAL, of_avro, of_json_schema, of_protobuf
 from barnabas.pipelines.spark.registry.avro_columns import NotReadable, can_read, read_records
+from barnabas.pipelines.spark.registry.avro_projection import can_project, project
 
 ERROR = "error"
 RECORD = "record"
+NO_SCHEMA = b""
+WRITERS_MAX = 1_000
 
 
 class Decoding:
@@ -45,26 +50,60 @@ class Decoding:
     def decode(self, values: pa.Array) -> pa.Array:
         """A struct of the record and, if it cannot be read, of the reason; null for a tombstone."""
         rows: list[bytes | None] = values.to_pylist()
-        quick = self._by_columns(rows)
-        if quick is not None:
-            records, errors = quick, pa.nulls(len(rows), pa.string())
+        parts, owners = [], []
+        for prefix, owner in _by_schema(rows).items():
+            records = [rows[each] for each in owner]
+            quick = self._by_columns(prefix, records)
+            parts.append((quick, pa.nulls(len(owner), pa.string())) if quick is not None else self._by_rows(records))
+            owners.append(owner)
+        if len(parts) == 1:
+            found, errors = parts[0]
+        elif parts:
+            order = pa.array(np.argsort(np.concatenate(owners)))
+            found, errors = (pa.concat_arrays(each).take(order) for each in zip(*parts, strict=True))
         else:
-            records, errors = self._by_rows(rows)
-        return pa.StructArray.from_arrays([records, errors], names=[RECORD, ERROR], mask=values.is_null())
+            found, errors = pa.nulls(0, self.type), pa.nulls(0, pa.string())
+        return pa.StructArray.from_arrays([found, errors], names=[RECORD, ERROR], mask=values.is_null())
 
-    def _by_columns(self, rows: list[bytes | None]) -> pa.Array | None:
-        """If all records have the reader's own schema, and it has neither arrays nor maps."""
+    def _by_columns(self, prefix: bytes, rows: list[bytes | None]) -> pa.Array | None:
+        """Records of one schema; None if they must be read one by one."""
         kind = self.type
-        schema = getattr(self._made["codec"], "type", None)
-        if self._schema_id < 0 or schema is None or schema.kind != "record" or not rows or not can_read(schema):
+        writer = self._writer(prefix)
+        if writer is None:
             return None
-        prefix = PREFIX.pack(0, self._schema_id)
-        if not all(row is not None and row.startswith(prefix) for row in rows):
-            return None
+        reader = self._made["codec"].type
         try:
-            return read_records(schema, [row[PREFIX.size :] for row in rows if row is not None]).cast(kind)
+            column = read_records(writer, [row[PREFIX.size :] for row in rows if row is not None])
+            return (column if writer is reader else project(column, writer, reader)).cast(kind)
         except (NotReadable, pa.ArrowInvalid):
             return None
+
+    def _writer(self, prefix: bytes) -> Record | None:
+        """The schema that records with this beginning were written with, if they can be read by columns."""
+        known: dict[bytes, Record | None] = self._made.setdefault("writers", {})
+        if prefix not in known:
+            if len(known) >= WRITERS_MAX:
+                known.clear()
+            known[prefix] = self._found_writer(prefix)
+        return known[prefix]
+
+    def _found_writer(self, prefix: bytes) -> Record | None:
+        reader = getattr(self._made["codec"], "type", None)
+        if len(prefix) < PREFIX.size or prefix[0] != ID_MAGIC:
+            return None
+        if not isinstance(reader, Record) or not can_read(reader):
+            return None
+        schema_id = PREFIX.unpack(prefix)[1]
+        if schema_id == self._schema_id:
+            return reader
+        registry = shared_registry(self._url, self._properties)
+        try:
+            schema = registry.by_id(schema_id).schema
+            codec: Any = codec_of(schema, registry.resolved(schema), logical_types=LOGICAL)
+        except (SerdeError, RegistryRefused):
+            return None  # told for each record
+        writer = getattr(codec, "type", None)
+        return writer if isinstance(writer, Record) and can_read(writer) and can_project(writer, reader) else None
 
     def _by_rows(self, rows: list[bytes | None]) -> tuple[pa.Array, pa.Array]:
         found, errors = [], []
@@ -106,6 +145,15 @@ class Decoding:
         """Why a record cannot be read."""
         row = self.decode(pa.array([value], pa.binary()))[0].as_py()
         return str((row or {}).get(ERROR) or "it has no schema")
+
+
+def _by_schema(rows: list[bytes | None]) -> dict[bytes, list[int]]:
+    """Places of the records by the id they begin with; tombstones go with those that have none."""
+    found: dict[bytes, list[int]] = {}
+    size = PREFIX.size
+    for place, row in enumerate(rows):
+        found.setdefault(NO_SCHEMA if row is None else row[:size], []).append(place)
+    return found
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
