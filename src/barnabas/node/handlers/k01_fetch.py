@@ -272,8 +272,14 @@ class _Fetch:
         replica_id, broker_epoch = self._replica
         now_ms = self._node.clock()
         for fetch, found in self._read:
-            if not found.error_code and found.diverging_epoch is None and fetch.partition is not None:
-                fetch.partition.fetched_by(replica_id, fetch.fetch_offset, broker_epoch, now_ms)
+            partition = fetch.partition
+            if found.error_code or found.diverging_epoch is not None or partition is None:
+                continue
+            # Other requests may have had their turn since it was read: what was true of one leader epoch is not said
+            # of the next.
+            if self._turn.given_up and partition.replica_error(replica_id, broker_epoch, fetch.current_leader_epoch):
+                continue
+            partition.fetched_by(replica_id, fetch.fetch_offset, broker_epoch, now_ms)
 
     def _find(self, fetch: PartitionFetch) -> PartitionRead | None:
         """Why the partition cannot be read, None if it can."""

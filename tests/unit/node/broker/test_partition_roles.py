@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from barnabas.core.metadata.state import PartitionState
 from barnabas.node.broker.fetch_sessions import PartitionFetch
 from barnabas.node.broker.partition import Partition, PartitionRead
+from barnabas.node.handlers.k01_fetch import _Fetch
 from barnabas.node.storage.directory.log_dir import NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.turns import Turn
 from barnabas.wire.batch import iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.fetch import FetchPartition
@@ -215,5 +218,27 @@ def test_whoever_watches_a_follower_is_told_what_becomes_readable(tmp_path: Path
         assert sum(each for each in told if isinstance(each, int)) == 2 * len(ONE)
         two.partition.apply(state_of(2, 1))
         assert told[-1] == "changed"
+
+    both(tmp_path, story)
+
+
+def test_what_a_follower_has_is_not_noted_by_one_who_leads_no_more_when_its_fetch_has_been_read(tmp_path: Path) -> None:
+    """A fetch of many partitions is read in several turns; the metadata may come between two of them."""
+
+    async def story(one: Replica, two: Replica) -> None:
+        one.produce(2)
+        asked = FetchPartition(fetch_offset=2, partition_max_bytes=1 << 20, current_leader_epoch=0)
+        cached = PartitionFetch("orders", asked, from_replica=True)
+        cached.partition = one.partition
+        fetch = _Fetch.__new__(_Fetch)
+        fetch._replica, fetch._turn = (2, -1), Turn()
+        fetch._node = SimpleNamespace(clock=lambda: NOW_MS)  # type: ignore[assignment]
+        fetch._read = [(cached, one.partition.read(cached, 1 << 20, True, False))]
+        await fetch._turn.give_up()
+        one.partition.apply(state_of(2, 1))
+        fetch._note_progress()
+        one.partition.apply(state_of(1, 2))
+        fetch._note_progress()
+        assert one.partition.high_watermark == 0, "it fetched from the leader of an older epoch"
 
     both(tmp_path, story)

@@ -198,7 +198,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
             return
         left = self._write_markers(led, found, found.partitions)
         if left:
-            self._in_background(self._write_rest(led, transactional_id, left))
+            self._in_background(self._write_rest(led, found, left))
         else:
             self._complete(led, transactional_id)
 
@@ -238,16 +238,15 @@ class TransactionCoordinator(Coordinator[Transactions]):
             log.warning("%s-%d needs no marker of '%s': %s", topic, index, found.transactional_id, error.message)
         return error.code in OVER
 
-    async def _write_rest(self, led: LedShard[Transactions], transactional_id: str, left: Unwritten) -> None:
+    async def _write_rest(self, led: LedShard[Transactions], ended: Transaction, left: Unwritten) -> None:
         while left:
             failed = [partition for partition, promise in left.items() if not await _is_kept(promise)]
             if failed:
                 await asyncio.sleep(RETRY_MS / 1000)
-            found = led.shard.by_id.get(transactional_id)
-            if led.is_lost or found is None or found.state not in PREPARED:
-                return
-            left = self._write_markers(led, found, failed)
-        self._complete(led, transactional_id)
+            if led.is_lost or led.shard.by_id.get(ended.transactional_id) != ended:
+                return  # a later transaction has markers of its own
+            left = self._write_markers(led, ended, failed)
+        self._complete(led, ended.transactional_id)
 
     def _complete(self, led: LedShard[Transactions], transactional_id: str) -> None:
         version, now_ms = self.transaction_version, self._node.clock()
