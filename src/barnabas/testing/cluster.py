@@ -282,6 +282,8 @@ class Cluster:
             "offsets.topic.replication.factor": str(min(3, count)),
             "transaction.state.log.replication.factor": str(min(3, count)),
             "transaction.state.log.min.isr": str(min(2, count)),
+            "share.coordinator.state.topic.replication.factor": str(min(3, count)),
+            "share.coordinator.state.topic.min.isr": str(min(2, count)),
         }
         if is_broker and self._racks:
             rack = self._racks[self.broker_ids.index(node_id) % len(self._racks)]

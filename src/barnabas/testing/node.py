@@ -241,6 +241,8 @@ class Node:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
         } | self._config
         if reserve:
             listeners = properties["listeners"].split(",")

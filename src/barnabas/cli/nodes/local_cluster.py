@@ -78,6 +78,8 @@ class ClusterPlan:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": str(min(2, self.brokers)),
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": str(min(2, self.brokers)),
             "group.initial.rebalance.delay.ms": "0",
         }
         if is_broker and self.racks:

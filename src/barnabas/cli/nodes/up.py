@@ -63,6 +63,8 @@ def run(arguments: list[str]) -> int:
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
     }
     if options.secure:
         properties = _secured(properties, options.host, options.port)
