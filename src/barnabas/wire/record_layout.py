@@ -12,6 +12,8 @@ batch with these very bytes in these places is right for the same reasons, so no
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import NamedTuple
 
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -45,19 +47,16 @@ class Layout(NamedTuple):
 class Shape(NamedTuple):
     """What all batches of one shape have in common, column by column of a run of records."""
 
-    lengths: list[tuple[slice, bytes]]
-    ends: list[slice]  # the last bytes of the deltas of timestamps and offsets
+    lengths: Callable[[bytes], tuple[bytes, ...]]
+    expected: tuple[bytes, ...]
+    ends: Callable[[bytes], tuple[bytes, ...]]  # the last bytes of the deltas of timestamps and offsets
     beginnings: list[slice]  # the bytes before them
     widest: int  # bytes of a timestamp's delta
 
     def is_that_of(self, records: bytes) -> bool:
-        for column, expected in self.lengths:
-            if records[column] != expected:
-                return False
-        for column in self.ends:
-            if not records[column].isascii():
-                return False
-        return not any(records[column].translate(None, CONTINUING) for column in self.beginnings)
+        if self.lengths(records) != self.expected or not b"".join(self.ends(records)).isascii():
+            return False
+        return not self.beginnings or all(not records[each].translate(None, CONTINUING) for each in self.beginnings)
 
 
 class Shapes:
@@ -83,16 +82,17 @@ class Shapes:
 
 def shape_of(records: bytes, runs: list[tuple[int, int, Layout]], widest: int) -> Shape:
     """`runs` are where each begins, its records, and the layout of these."""
-    shape = Shape([], [], [], widest)
+    columns: list[slice] = []
+    ends: list[slice] = []
+    beginnings: list[slice] = []
     for at, alike, (span, time_at, offset_at, key_at, lengths) in runs:
         end = at + alike * span
-        for position in (*range(time_at - 1), *lengths):
-            column = slice(at + position, end, span)
-            shape.lengths.append((column, records[column]))
+        columns += (slice(at + position, end, span) for position in (*range(time_at - 1), *lengths))
         for position in range(time_at, key_at):
             is_last = position + 1 in (offset_at, key_at)
-            (shape.ends if is_last else shape.beginnings).append(slice(at + position, end, span))
-    return shape
+            (ends if is_last else beginnings).append(slice(at + position, end, span))
+    found = itemgetter(*columns)  # of several: a record has at least four lengths and two deltas
+    return Shape(found, found(records), itemgetter(*ends), beginnings, widest)
 
 
 _shapes = Shapes()
