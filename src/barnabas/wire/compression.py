@@ -31,6 +31,7 @@ LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_END = bytes(4)
 LZ4_UNCOMPRESSED = 0x80000000
 FIRST_GUESS_BYTES = 64 * 1024
+FIRST_GUESS_TIMES = 8  # a guess that is too small costs a second run, one that is too large next to nothing
 MAPPED_FROM_BYTES = 4 * 1024 * 1024
 # Nobody writes more than one; what is left of the stream is copied for each.
 GZIP_MEMBERS_MAX = 100
@@ -173,7 +174,7 @@ def _room(size: int) -> memoryview:
 
 
 def decompress_growing(into: Callable[[Buffer, memoryview], int], data: Buffer, max_bytes: int) -> memoryview:
-    size = min(max(4 * len(data), FIRST_GUESS_BYTES), max_bytes)
+    size = min(max(FIRST_GUESS_TIMES * len(data), FIRST_GUESS_BYTES), max_bytes)
     while True:
         output = _room(size)
         try:

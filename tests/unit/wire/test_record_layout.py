@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.wire import record_layout
 from barnabas.wire.batch import HEADER_BYTES, Record, assemble, build_batch, decode_records, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.record_layout import Irregular, check_layout
+from barnabas.wire.record_layout import Irregular, Shapes, check_layout
 
 NOW_MS = 1_700_000_000_000
 
@@ -35,6 +35,12 @@ def runs_of_records(draw: st.DrawFn) -> list[Record]:
         for _ in range(draw(st.integers(1, 90))):
             records.append(Record(len(records), NOW_MS + delta_ms, key, value, headers))
     return records
+
+
+def begins_of(records: list[Record]) -> list[int]:
+    """Where the records begin."""
+    sizes = [len(payload_of(records[: count + 1])) for count in range(min(len(records) - 1, 3))]
+    return [0, *sizes]
 
 
 @given(runs_of_records())
@@ -83,6 +89,47 @@ def test_what_is_accepted_can_be_read(records: list[Record], drawn: st.DataObjec
     except (KafkaError, Irregular):
         return
     assert len(decode_records(assemble(header, payload))) == count
+
+
+@given(runs_of_records(), st.data())
+def test_a_known_shape_decides_as_a_look_at_every_record_does(records: list[Record], drawn: st.DataObject) -> None:
+    payload = bytearray(payload_of(records))
+    record_layout._shapes = Shapes()
+    for _ in range(3):
+        check_layout(bytes(payload), len(records))
+    known = record_layout._shapes
+    at = drawn.draw(st.integers(0, len(payload) - 1) | st.sampled_from(begins_of(records)))
+    payload[at] = drawn.draw(st.integers(0, 255))
+    outcomes = []
+    for shapes_then in (known, Shapes()):
+        record_layout._shapes = shapes_then
+        try:
+            outcomes.append(check_layout(bytes(payload), len(records), patience=1_000))
+        except KafkaError as error:
+            outcomes.append(error.code)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_only_a_batch_of_the_very_same_shape_is_taken_for_one() -> None:
+    records = [Record(at, NOW_MS, None, b"value") for at in range(100)]
+    payload = payload_of(records)
+    shapes_then = record_layout._shapes = Shapes()
+    check_layout(payload, 100)
+    assert shapes_then.get(100, len(payload)) is None
+    check_layout(payload, 100)
+    shape = shapes_then.get(100, len(payload))
+    assert shape is not None
+    assert shape.is_that_of(payload)
+    other = payload_of([record._replace(value=b"other") for record in records])
+    assert shape.is_that_of(other)
+    span = len(payload_of(records[:1]))
+    for at in range(len(payload)):
+        changed = bytearray(payload)
+        changed[at] ^= 0x80
+        # Of the first run: a byte of attributes, then the value; of the second, an offset's delta has two bytes.
+        begin, length = (at, span) if at < 64 * span else (at - 64 * span, span + 1)
+        free = {1, *range(span - 6, span - 1)} if length == span else {1, *range(span - 5, span)}
+        assert shape.is_that_of(bytes(changed)) is (begin % length in free)
 
 
 def test_records_without_runs_are_left_to_the_compiled_reader() -> None:

@@ -23,11 +23,11 @@ def bootstrap_records() -> list[Record]:
 
 
 def raise_features(image: MetadataImage) -> list[Record]:
-    """Features that came to exist after this cluster was made; one that was lowered to a level of its own stays."""
+    """Features that came to exist after this cluster was made; one that was lowered stays, at 0 too."""
     return [
         wire.FeatureLevelRecord(name=name, feature_level=level)
         for name, level in FINALIZED_FEATURES.items()
-        if name not in image.features
+        if name not in image.features and name not in image.switched_off
     ]
 
 

@@ -49,8 +49,8 @@ async def pack_answer(
     """Partitions in the order given; neighbours of one topic come together."""
     out = bytearray()
     parts: Parts = []
-    topics = group_by_topic(found)
-    turn = Turn()
+    topics = group_by_topic(found) if len(found) > 1 else [[each] for each in found]
+    turn = Turn() if len(found) > PIECE_PARTITIONS else None
     if version >= FLEXIBLE_SINCE:
         out += _head_v12(0, error_code, session_id)
         put_uvarint(out, len(topics) + 1)
@@ -58,7 +58,7 @@ async def pack_answer(
             _begin_topic_flexible(out, topic)
             for piece in _pieces(topic):
                 out = _pack_partitions_flexible(out, parts, piece)
-                if turn.is_over:
+                if turn is not None and turn.is_over:
                     await turn.give_up()
             out.append(0)
         if endpoints and version >= ENDPOINTS_SINCE:
@@ -74,7 +74,7 @@ async def pack_answer(
             _begin_topic(out, topic)
             for piece in _pieces(topic):
                 out = _pack_partitions(out, parts, version, piece)
-                if turn.is_over:
+                if turn is not None and turn.is_over:
                     await turn.give_up()
     parts.append(out)
     return RawResponse(parts, begins_with_throttle_time=True)

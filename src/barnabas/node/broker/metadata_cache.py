@@ -64,6 +64,7 @@ class _Kept:
     offset: int
     topic_id: Uuid
     partitions: list[PartitionState]
+    answer: bytes | None = None  # to who asks for nothing but this topic
 
 
 class EncodedMetadata:
@@ -108,6 +109,15 @@ class EncodedMetadata:
         if self._all_topics is None:
             self._all_topics = self._join([self.topic(name) for name in self.image.topics], OPERATIONS_NOT_ASKED_FOR)
         return self._raw(self._all_topics)
+
+    def only_topic(self, name: str) -> RawResponse:
+        """One topic that exists, without authorized operations."""
+        kept = self._topics.get(name)
+        if kept is None or kept.offset != self._offset:
+            kept = self._topics[name] = self._keep(name, kept)
+        if kept.answer is None:
+            kept.answer = self._join([kept.packed], OPERATIONS_NOT_ASKED_FOR)
+        return self._raw(kept.answer)
 
     def answer(self, topics: Sequence[bytes], cluster_operations: int = OPERATIONS_NOT_ASKED_FOR) -> RawResponse:
         return self._raw(self._join(topics, cluster_operations))

@@ -33,6 +33,10 @@ _V9 = struct.Struct(">ihqqqBBB").pack
 _int16 = struct.Struct(">h").pack
 _int32 = struct.Struct(">i").pack
 _throttle_time_and_no_tags = struct.Struct(">iB").pack
+# A partition of version 9 as above, and what follows the only one.
+_V9_ONLY = struct.Struct(">ihqqqBBBBiB").pack
+_ONE = 2  # as a compact array counts
+_SHORT_BYTES = 126  # a compact string of so many has one byte of length
 
 
 class PartitionResult(NamedTuple):
@@ -60,9 +64,29 @@ class AppendedResponse(Response):
         if version < 9:
             _pack_plain(out, version, self.topics)
             out += _int32(self.throttle_time_ms)
+        elif len(self.topics) == 1 and len(self.topics[0][1]) == 1:
+            _pack_only(out, version, *self.topics[0], self.throttle_time_ms)
         else:
             _pack_compact(out, version, self.topics)
             out += _throttle_time_and_no_tags(self.throttle_time_ms, 0)
+
+
+def _pack_only(
+    out: bytearray, version: int, topic: str | Uuid, results: list[PartitionResult], throttle_time_ms: int
+) -> None:
+    """As `_pack_compact`, for one partition: most clients are answered so."""
+    out.append(_ONE)
+    if version >= 13:
+        out += topic  # type: ignore[arg-type]
+    else:
+        name = topic.encode()  # type: ignore[union-attr]
+        if len(name) <= _SHORT_BYTES:
+            out.append(len(name) + 1)
+        else:
+            put_uvarint(out, len(name) + 1)
+        out += name
+    out.append(_ONE)
+    out += _V9_ONLY(*results[0][:5], 1, 0, 0, 0, throttle_time_ms, 0)
 
 
 def _pack_compact(out: bytearray, version: int, topics: TopicResults) -> None:

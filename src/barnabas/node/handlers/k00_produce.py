@@ -56,6 +56,7 @@ from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from barnabas.wire.schema import Buffer
@@ -91,10 +92,14 @@ async def handle(
     context: RequestContext, request: ProduceRequest, node: Producing
 ) -> AppendedResponse | ProduceResponse | None:
     produce = _Produce(context, request, node)
-    await produce.read()
-    if request.transactional_id is not None:
-        await produce.verify(request.transactional_id)
-    topics = await produce.append_all()
+    data = request.topic_data
+    if request.transactional_id is None and len(data) == 1 and len(data[0].partition_data) == 1:
+        topics = produce.append_only(data[0])
+    else:
+        await produce.read()
+        if request.transactional_id is not None:
+            await produce.verify(request.transactional_id)
+        topics = await produce.append_all()
     if produce.unopened:
         topics = await produce.after_opening(topics)
     if produce.syncs:
@@ -157,7 +162,6 @@ class _Produce:
         self._acks = request.acks
         self._now_ms = node.clock()
         self._asked: Asked = {}
-        self._turn = Turn()
         self.failed = False
         # Of transactional batches: partitions that must not be written, and those of which that was found out.
         self._refused: dict[TopicPartition, Refusal] = {}
@@ -240,6 +244,18 @@ class _Produce:
         if not producers.is_verified(header.producer_id, header.producer_epoch, self._verifications.get(at)):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{partition.log.name} is not part of the transaction.")
 
+    def append_only(self, topic: TopicProduceData) -> TopicResults:
+        """One batch for one partition, and no transaction."""
+        (data,) = topic.partition_data
+        if is_transactional(data.records):
+            raise transactional_without_id()
+        key = topic.topic_id if self._context.api_version >= TOPIC_IDS_SINCE else topic.name
+        name, error = self._topic(key)
+        if name is None:
+            self.failed = True
+            return [(key, [PartitionResult(data.index, error)])]
+        return [(key, [self._append(name, data.index, data.records)])]
+
     async def append_all(self) -> TopicResults:
         topics: TopicResults = []
         turn = self._turn
@@ -264,7 +280,8 @@ class _Produce:
         """
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         has_id = self._request.transactional_id is not None
-        asked, turn = self._asked, self._turn
+        asked = self._asked
+        turn = self._turn = Turn()
         for topic in self._request.topic_data:
             if topic.partition_data:
                 key = topic.topic_id if by_id else topic.name
@@ -276,9 +293,7 @@ class _Produce:
                         await turn.give_up()
                     records = partitions[data.index] = data.records
                     if not has_id and is_transactional(records):
-                        raise KafkaError(
-                            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id."
-                        )
+                        raise transactional_without_id()
 
     def _topic(self, key: str | Uuid) -> tuple[str | None, ErrorCode]:
         name: str | None
@@ -430,6 +445,10 @@ def failure(index: int, error: KafkaError, partition: Partition | None) -> Parti
     return PartitionResult(
         index, error.code, log_start_offset=start, record_errors=record_errors, error_message=message
     )
+
+
+def transactional_without_id() -> KafkaError:
+    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional records without an id.")
 
 
 def is_transactional(records: Buffer | None) -> bool:

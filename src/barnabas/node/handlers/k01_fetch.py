@@ -175,6 +175,10 @@ class _Fetch:
 
     async def _fetch_all(self, request: FetchRequest) -> None:
         kind = CachedPartition if self._creates_session else PartitionFetch
+        if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+            (topic,) = request.topics
+            self._fetches = [kind(self._key(topic), topic.partitions[0], self._from_replica)]
+            return
         asked: dict[tuple[TopicKey, int], PartitionFetch] = {}
         turn = self._turn
         for topic in request.topics:
@@ -216,8 +220,9 @@ class _Fetch:
         if self._session is not None:
             self._fetches = list(self._session.dirty)
         self._readable, self._read, self._unreadable = [], [], []
+        several = len(self._fetches) > 1
         for fetch in self._fetches:
-            if turn.is_over:
+            if several and turn.is_over:
                 await turn.give_up()
             refused = self._find(fetch)
             if refused is None:
@@ -227,7 +232,7 @@ class _Fetch:
         left_bytes, found_bytes = self._max_bytes, 0
         failed = False
         for fetch in self._readable:
-            if turn.is_over:
+            if several and turn.is_over:
                 await turn.give_up()
             assert fetch.partition is not None
             try:

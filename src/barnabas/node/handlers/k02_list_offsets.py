@@ -44,6 +44,11 @@ BATCHES_PER_TURN = 1_000
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest, node: Logs) -> ListOffsetsResponse:
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        (only,) = request.topics
+        allowed = context.may_everything or context.may(Operation.DESCRIBE, Resource.topic(only.name))
+        answer = await _answer(context, request, node, only.name, only.partitions[0], allowed=allowed)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=only.name, partitions=[answer])])
     asked: dict[tuple[str, int], int] = {}
     async for topic in in_turns(request.topics):
         async for each in in_turns(topic.partitions):
@@ -54,12 +59,10 @@ async def handle(context: RequestContext, request: ListOffsetsRequest, node: Log
         allowed = context.may(Operation.DESCRIBE, Resource.topic(topic.name))
         answers = topics.setdefault(topic.name, {})
         async for each in in_turns(topic.partitions):
-            if not allowed:
-                answer = _refuse(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif asked[topic.name, each.partition_index] > 1:
+            if allowed and asked[topic.name, each.partition_index] > 1:
                 answer = _refuse(each, ErrorCode.INVALID_REQUEST)
             else:
-                answer = await _answer(context, request, node, topic.name, each)
+                answer = await _answer(context, request, node, topic.name, each, allowed=allowed)
             answers[each.partition_index] = answer
     return ListOffsetsResponse(
         topics=[
@@ -81,8 +84,16 @@ def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffset
 
 
 async def _answer(
-    context: RequestContext, request: ListOffsetsRequest, node: Logs, topic: str, asked: ListOffsetsPartition
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    node: Logs,
+    topic: str,
+    asked: ListOffsetsPartition,
+    *,
+    allowed: bool,
 ) -> ListOffsetsPartitionResponse:
+    if not allowed:
+        return _refuse(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if asked.timestamp < 0 and context.api_version < SINCE.get(asked.timestamp, 1 << 15):
         return _refuse(asked, ErrorCode.UNSUPPORTED_VERSION)
     partition = node.partitions.get(topic, asked.partition_index)

@@ -15,7 +15,7 @@ UNKNOWN_SERVER_ERROR; the controller named is this broker instead of a random on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS, name_error
@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from barnabas.node.ports import Topics
 
 IDS_SINCE = 12
+NOT_HIDDEN: frozenset[str] = frozenset()
 
 
 async def handle(context: RequestContext, request: MetadataRequest, node: Topics) -> RawResponse:
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
         return await _all_topics(context, request, node)
+    if len(asked) == 1 and (answer := _one_topic(context, request, asked[0], node)) is not None:
+        return answer
     async for topic in in_turns(asked):
         _check(topic, context.api_version)
     ids = list(dict.fromkeys([topic.topic_id async for topic in in_turns(asked) if topic.topic_id != ZERO_UUID]))
@@ -62,6 +65,21 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
         for topic in request.topics or []
     ]
     return MetadataResponse(topics=topics, error_code=error.code)
+
+
+def _one_topic(
+    context: RequestContext, request: MetadataRequest, asked: MetadataRequestTopic, node: Topics
+) -> RawResponse | None:
+    """What clients ask for most: one topic by its name. None if it is asked for by its id, or is not there."""
+    name = asked.name
+    if name is None or asked.topic_id != ZERO_UUID or name not in node.image.topics:
+        return None
+    encoded = node.metadata_cache.encoded(node.image, context.api_version, context.listener)
+    plain = not request.include_topic_authorized_operations and not request.include_cluster_authorized_operations
+    if plain and context.may_everything:
+        return encoded.only_topic(name)
+    topic = _topic_by_name(context, request, encoded, name, NOT_HIDDEN)
+    return encoded.answer([topic], _cluster_operations(context, request))
 
 
 async def _all_topics(context: RequestContext, request: MetadataRequest, node: Topics) -> RawResponse:
@@ -108,7 +126,7 @@ async def _create_missing(
 
 
 def _topic_by_name(
-    context: RequestContext, request: MetadataRequest, encoded: EncodedMetadata, name: str, hidden: set[str]
+    context: RequestContext, request: MetadataRequest, encoded: EncodedMetadata, name: str, hidden: Set[str]
 ) -> bytes:
     if name in hidden or not context.may(Operation.DESCRIBE, Resource.topic(name)):
         return encoded.refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)

@@ -122,7 +122,7 @@ def admit(
     view, header = sound(batches, topic_partition, config)
     if opening is not Opening.DONE:
         elsewhere = opening is Opening.ELSEWHERE
-        if elsewhere and is_recompressed(header, config) and len(view) >= RECOMPRESSED_AT_ONCE_BYTES:
+        if elsewhere and len(view) >= RECOMPRESSED_AT_ONCE_BYTES and is_recompressed(header, config):
             raise TooMuchAtOnce
         view, header = look_inside(view, header, topic_partition, config, now_ms, at_once=elsewhere)
     if config.log_append_time or header.attributes & LOG_APPEND_TIME_FLAG:
@@ -141,7 +141,7 @@ def look_inside(
     """The batch with its true greatest timestamp and in its topic's compression, and its header."""
     max_timestamp = validate(view, header, topic_partition, config, now_ms, at_once=at_once)
     is_untrue = max_timestamp != header.max_timestamp and not config.log_append_time
-    if not is_untrue and not is_recompressed(header, config):
+    if not is_untrue and (config.target_compression is None or not is_recompressed(header, config)):
         return view, header
     if is_untrue:
         view = writable(view)

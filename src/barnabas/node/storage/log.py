@@ -31,6 +31,7 @@ from barnabas.node.storage.segment.verification import DamagedSegment
 from barnabas.wire.batch import (
     CONTROL_FLAG,
     NO_TIMESTAMP,
+    STAMP,
     BatchHeader,
     iterate_batches,
     pack_batch,
@@ -242,7 +243,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
                 first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
                 return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
-        return self._write(view, [(0, header)], now_ms, header.max_timestamp if self._config.log_append_time else -1)
+        return self._write_one(view, header, now_ms, header.max_timestamp if self._config.log_append_time else -1)
 
     def _append_own(self, batches: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> Appended:
         view = memoryview(batches)
@@ -273,7 +274,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         batch, header = pack_batch(records, now_ms, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         if self._config.log_append_time:
             return self._append_own(batch, leader_epoch, now_ms, Origin.COORDINATOR)
-        return self._write(memoryview(batch), [(0, header)], now_ms, NO_TIMESTAMP, stamp=False)
+        return self._write_one(memoryview(batch), header, now_ms, NO_TIMESTAMP)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""
@@ -298,6 +299,29 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             for at, header in placed
         ]
         return pieces[-1]._replace(first_offset=pieces[0].first_offset, size=end)
+
+    def _write_one(self, view: memoryview, header: BatchHeader, now_ms: int, log_append_time_ms: int) -> Appended:
+        """As `_write`, for the one batch that nearly every append consists of."""
+        size = len(view)
+        limits = self._limits
+        if view.readonly or size > limits.segment_bytes or self.offline:
+            return self._write(view, [(0, header)], now_ms, log_append_time_ms)
+        base_offset, length, leader_epoch = header[:3]
+        end_offset = base_offset + header.last_offset_delta + 1
+        try:
+            segment = self.segments.active
+            if segment.should_roll(size, header.max_timestamp, end_offset - 1, now_ms, limits):
+                segment = self._roll(base_offset, now_ms)
+            STAMP.pack_into(view, 0, base_offset, length, leader_epoch)
+            segment.append_one(view, header, size)
+            self.log_end_offset = end_offset
+            if leader_epoch != self.epochs.latest or header.producer_id >= 0:
+                self._remember(segment, view, [(0, header)])
+            self.producers.map_end_offset = end_offset
+        except OSError as error:
+            raise self._failed(error) from error
+        flush_due = end_offset - self.recovery_point >= self._config.flush_messages
+        return Appended(base_offset, end_offset - 1, log_append_time_ms, self.log_start_offset, size, False, flush_due)
 
     def _write(
         self, view: memoryview, placed: Placed, now_ms: int, log_append_time_ms: int, *, stamp: bool = True

@@ -156,8 +156,11 @@ class ReadableLog(LogState):
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to where nothing is undecided."""
-        self.producers.high_watermark_moved(high_watermark)
-        first = self.producers.first_unstable_offset()
+        producers = self.producers
+        if producers.all_decided:
+            return high_watermark
+        producers.high_watermark_moved(high_watermark)
+        first = producers.first_unstable_offset()
         return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
     @reading

@@ -342,6 +342,11 @@ class ProducerState:
 
     # -- questions
 
+    @property
+    def all_decided(self) -> bool:
+        """No transaction is open, and none has ended above the high watermark."""
+        return not self._ongoing and not self._unreplicated
+
     def first_unstable_offset(self) -> int | None:
         first = min(self._unreplicated, default=None)
         ongoing = next(iter(self._ongoing), None)

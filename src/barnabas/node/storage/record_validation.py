@@ -72,7 +72,7 @@ def validate(
         return header.max_timestamp
     if at_once and header.records_count > (RECORDS_AT_ONCE if one_by_one else COMPILED_RECORDS_AT_ONCE):
         raise TooMuchAtOnce
-    records = opened(view, header, at_once)
+    records = opened(view, header, at_once) if header.attributes & COMPRESSION_MASK else view[HEADER_BYTES:]
     if not one_by_one:
         latest = latest_timestamp(records, header, at_once=at_once)
         if config.log_append_time or is_plausible(header, latest, config, now_ms):
@@ -103,12 +103,12 @@ def is_plausible(header: BatchHeader, latest: int, config: LogConfig, now_ms: in
 
 def latest_timestamp(records: memoryview, header: BatchHeader, *, at_once: bool) -> int:
     """What no timestamp is above. Raises `KafkaError` unless these are the records that the header counts."""
-    is_loaded = READER in sys.modules  # its import takes a fifth of a second
     try:
-        widest = check_layout(bytes(records), header.records_count, PATIENCE_BESIDE_READER if is_loaded else PATIENCE)
+        patience = PATIENCE_BESIDE_READER if READER in sys.modules else PATIENCE
+        widest = check_layout(bytes(records), header.records_count, patience)
         return header.base_timestamp + (1 << (7 * widest - 1))
     except Irregular:
-        if at_once and not is_loaded:
+        if at_once and READER not in sys.modules:  # its import takes a fifth of a second
             raise TooMuchAtOnce from None
     try:
         greatest: int = max(map(timestamp_of, read_compiled(records, header)))

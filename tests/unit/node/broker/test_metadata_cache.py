@@ -143,6 +143,14 @@ def test_topics_that_are_refused_are_the_bytes_of_the_codec(image: MetadataImage
     assert bytes_of(answers.answer(refused)) == answer.encode(version)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_only_topic_that_was_asked_for_is_the_bytes_of_the_codec(image: MetadataImage, version: int) -> None:
+    answers, answer = encoded(image, version), expected(version, [expected_orders(version)])
+    answers.answer([], 8096)
+    assert bytes_of(answers.only_topic("orders")) == answer.encode(version)
+    assert answers.only_topic("orders").parts[0] is answers.only_topic("orders").parts[0]
+
+
 @pytest.mark.parametrize("version", range(8, 14))
 def test_operations_stand_where_they_are_asked_for(image: MetadataImage, version: int) -> None:
     answers = encoded(image, version)
@@ -178,8 +186,10 @@ def changed(image: MetadataImage, *records: Record) -> None:
 def check(cache: MetadataCache, image: MetadataImage) -> None:
     """What a cache answers is what one answers that has kept nothing."""
     for version in (0, 7, 13):
-        kept = cache.encoded(image, version, "PLAINTEXT").all_topics()
-        assert bytes_of(kept) == bytes_of(encoded(image, version).all_topics())
+        kept, fresh = cache.encoded(image, version, "PLAINTEXT"), encoded(image, version)
+        assert bytes_of(kept.all_topics()) == bytes_of(fresh.all_topics())
+        for name in image.topics:
+            assert bytes_of(kept.only_topic(name)) == bytes_of(fresh.answer([fresh.topic(name)]))
 
 
 def test_a_topic_that_did_not_change_is_not_packed_again(image: MetadataImage) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.records import MetadataError
+from barnabas.core.metadata import decide
+from barnabas.core.metadata.records import FINALIZED_FEATURES, MetadataError
 from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
 from barnabas.node.raft.batches import Batch, read_batches
 from barnabas.node.raft.log import MetadataLog
@@ -83,20 +84,26 @@ async def test_each_start_is_a_new_epoch_that_leads_its_partitions_anew(director
     assert next(kinds(batch) for batch in written(directory) if batch.epoch == 2) == [LeaderChangeMessage]
 
 
-async def test_a_cluster_that_was_made_before_transactions_is_raised_at_its_next_start(directory: Directory) -> None:
-    async with directory.running() as controller:
-        await controller.submit(lambda image: Decision([lowered(0)], None))
-        assert "transaction.version" not in controller.image.features
-    async with directory.running() as controller:
+async def test_a_cluster_that_was_made_before_transactions_is_raised_at_its_next_start(
+    empty: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = {name: level for name, level in FINALIZED_FEATURES.items() if name != "transaction.version"}
+    with monkeypatch.context() as before:
+        before.setattr(decide, "FINALIZED_FEATURES", older)
+        empty.claim()
+        async with empty.running() as controller:
+            assert "transaction.version" not in controller.image.features
+    async with empty.running() as controller:
         assert controller.image.features["transaction.version"] == 2
-    assert [wire.FeatureLevelRecord] in [kinds(batch) for batch in written(directory) if batch.epoch == 2]
+    assert [wire.FeatureLevelRecord] in [kinds(batch) for batch in written(empty) if batch.epoch == 2]
 
 
-async def test_a_feature_that_was_lowered_stays_lowered(directory: Directory) -> None:
+@pytest.mark.parametrize("level", [0, 1])
+async def test_a_feature_that_was_lowered_stays_lowered(directory: Directory, level: int) -> None:
     async with directory.running() as controller:
-        await controller.submit(lambda image: Decision([lowered(1)], None))
+        await controller.submit(lambda image: Decision([lowered(level)], None))
     async with directory.running() as controller:
-        assert controller.image.features["transaction.version"] == 1
+        assert controller.image.features.get("transaction.version", 0) == level
 
 
 def lowered(level: int) -> wire.FeatureLevelRecord:

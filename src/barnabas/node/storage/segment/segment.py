@@ -13,7 +13,7 @@ import errno
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -174,7 +174,29 @@ class Segment:
     def append(self, parts: list[memoryview | bytes], batches: Placed, size: int) -> None:
         """Write whole batches: `parts` are their bytes, `batches` their positions in them and their headers."""
         start = self.size
-        fd = self.file.fileno()
+        self._put(parts, size)
+        if not start:
+            self._rolling_timestamp = max(header.max_timestamp for _, header in batches)
+        self.size = start + size
+        for position, header in batches:
+            self._note(header, start + position)
+        if len(self._ring_positions) >= 2 * RING_BATCHES:
+            self._forget_in_ring(RING_BATCHES)
+
+    def append_one(self, batch: memoryview, header: BatchHeader, size: int) -> None:
+        """As `append`, of one batch."""
+        start = self.size
+        self._put((batch,), size)
+        if not start:
+            self._rolling_timestamp = header.max_timestamp
+        self.size = start + size
+        self._note(header, start)
+        if len(self._ring_positions) >= 2 * RING_BATCHES:
+            self._forget_in_ring(RING_BATCHES)
+
+    def _put(self, parts: Sequence[memoryview | bytes], size: int) -> None:
+        """The file has all of it, or nothing."""
+        start, fd = self.size, self.file.fileno()
         try:
             written = os.pwrite(fd, parts[0], start) if len(parts) == 1 else os.pwritev(fd, parts, start)
             if written != size:
@@ -183,23 +205,20 @@ class Segment:
         except OSError:
             os.ftruncate(fd, start)
             raise
-        if not start:
-            self._rolling_timestamp = max(header.max_timestamp for _, header in batches)
-        self.size = start + size
-        for position, header in batches:
-            last_offset = header.base_offset + header.last_offset_delta
-            self._ring_last_offsets.append(last_offset)
-            self._ring_positions.append(start + position)
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self._offset_of_max_timestamp = last_offset
-            if self._bytes_since_index > self.index_interval_bytes:
-                self.offset_index.append(last_offset, start + position)
-                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-                self._bytes_since_index = 0
-            self._bytes_since_index += header.batch_length + LOG_OVERHEAD_BYTES
-        if len(self._ring_positions) >= 2 * RING_BATCHES:
-            self._forget_in_ring(RING_BATCHES)
+
+    def _note(self, header: BatchHeader, position: int) -> None:
+        """A batch has been written there."""
+        last_offset, max_timestamp = header.base_offset + header.last_offset_delta, header.max_timestamp
+        self._ring_last_offsets.append(last_offset)
+        self._ring_positions.append(position)
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._bytes_since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.batch_length + LOG_OVERHEAD_BYTES
 
     def _forget_in_ring(self, count: int) -> None:
         self._ring_floor = self._ring_last_offsets[count - 1] + 1
@@ -210,11 +229,14 @@ class Segment:
         if self.size + size > limits.segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if self.size:
-            since = self.rolling_timestamp
+            since = self._rolling_timestamp
+            if since is None:
+                since = self.rolling_timestamp
             waited_ms = max_timestamp - since if since is not None and since >= 0 else now_ms - self.created_ms
             if waited_ms > limits.segment_ms - self.roll_jitter_ms:
                 return True
-        return self.offset_index.is_full(limits.index_bytes) or self.time_index.is_full(limits.index_bytes)
+        offset_index, time_index = self._offset_index or self.offset_index, self._time_index or self.time_index
+        return offset_index.is_full(limits.index_bytes) or time_index.is_full(limits.index_bytes)
 
     def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Positions and headers of the batches from a batch boundary on, read some kilobytes at a time."""

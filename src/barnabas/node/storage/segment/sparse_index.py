@@ -18,20 +18,17 @@ PENDING_ENTRIES = 128
 
 class SparseIndex:
     entry: ClassVar[struct.Struct]
-    __slots__ = ("_page", "_page_start", "_pending", "_written", "base_offset", "file")
+    __slots__ = ("_page", "_page_start", "_pending", "_written", "base_offset", "entries", "file")
 
     def __init__(self, file: PooledFile, base_offset: int, *, new: bool = False) -> None:
         self.file = file
         self.base_offset = base_offset
         self._written = 0 if new else file.size() // self.entry.size
         self._pending = bytearray()
+        self.entries: int = self._written
         # The page of the last search: who reads on, or looks up where his read ends, finds himself there again.
         self._page = b""
         self._page_start = 0
-
-    @property
-    def entries(self) -> int:
-        return self._written + len(self._pending) // self.entry.size
 
     @property
     def size(self) -> int:
@@ -47,6 +44,7 @@ class SparseIndex:
 
     def append_row(self, first: int, second: int) -> None:
         self._pending += self.entry.pack(first, second)
+        self.entries += 1
         if len(self._pending) >= PENDING_ENTRIES * self.entry.size:
             self.write()
 
@@ -67,6 +65,7 @@ class SparseIndex:
 
     def truncate_entries(self, entries: int) -> None:
         size = self.entry.size
+        self.entries = min(self.entries, entries)
         if entries < self._written:
             os.ftruncate(self.file.fileno(), entries * size)
             self._written = entries
@@ -82,6 +81,8 @@ class SparseIndex:
             found = self._last_in(self._page, len(self._page) // size, column, target)
             if 0 <= found < len(self._page) // size - 1:
                 return self._page_start + found
+            if found < 0 and not self._page_start:
+                return found
         low, high = 0, self.entries
         if high > self._written:
             if self._written == 0 or self.row(self._written)[column] <= target:

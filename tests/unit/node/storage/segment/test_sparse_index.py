@@ -37,8 +37,10 @@ def test_lookups_agree_with_a_naive_search(entries: list[tuple[int, int]], writt
     with tempfile.TemporaryDirectory() as directory:
         index = offset_index(directory, entries, written)
         assert index.entries == len(entries)
-        assert index.entry_for_offset(offset)[1] == max((p for o, p in entries if o <= offset), default=0)
-        assert index.entry_before(at)[1] == max((p for _, p in entries if p <= at), default=0)
+        for each in (offset, BASE - 1, offset, offset + 1, BASE):
+            assert index.entry_for_offset(each)[1] == max((p for o, p in entries if o <= each), default=0)
+        for limit in (at, 0, at, at + 1):
+            assert index.entry_before(limit)[1] == max((p for _, p in entries if p <= limit), default=0)
         assert index.last() == (entries[-1] if entries else (BASE, 0))
         index.file.close()
 
