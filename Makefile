@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos fuzz golden connect-rest debezium docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden connect-rest debezium docs format clean
 
 setup: $(STAMP)
 
@@ -118,6 +118,10 @@ simulate-replication-mutants: setup
 MINUTES ?= 5
 chaos: setup
 	$(BIN)/python -m tests.support.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults "$(FAULTS)")
+
+# Three of our nodes are replaced by three of Apache Kafka's and these by ours again, under load: two to five minutes.
+migration: setup
+	BARNABAS_MIGRATION=1 $(BIN)/python -m pytest tests/reference/test_migration.py -s
 
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.node.broker.recompression import Recompression
     from barnabas.node.broker.replica_moves import ReplicaMoves
     from barnabas.node.broker.replication.peers import Peers
+    from barnabas.node.broker.replication.throttles import Throttles
     from barnabas.node.broker.shares.coordinator import ShareCoordinator
     from barnabas.node.broker.shares.partitions import SharePartitions
     from barnabas.node.broker.shares.persister import Persister
@@ -119,6 +120,9 @@ class Consuming(Logs, Protocol):
 
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def throttles(self) -> Throttles: ...
 
 
 class Moves(Logs, Protocol):

@@ -91,8 +91,8 @@ class Run:
         try:
             for client in clients:
                 client.start()
-            self._wait_for(partial(self._is_served_since, 0.0), "no service at the start")
-            self._faults(cluster)
+            self.wait_for(partial(self.is_served_since, 0.0), "no service at the start")
+            self.shake(cluster)
             self._settle(cluster, clients)
             self._look(cluster)
         finally:
@@ -118,7 +118,7 @@ class Run:
 
     # While it is shaken.
 
-    def _faults(self, cluster: Cluster) -> None:
+    def shake(self, cluster: Cluster) -> None:
         faults = Faults(cluster, self._random, IN_ORDER, PARTITIONS)
         started = time.monotonic()
         while time.monotonic() < started + self._seconds:
@@ -127,11 +127,11 @@ class Run:
             target = faults.do(fault)
             over = time.monotonic()
             self._check_alive(cluster)
-            self._wait_for(partial(self._is_served_since, at), f"no service after {fault.kind}")
+            self.wait_for(partial(self.is_served_since, at), f"no service after {fault.kind}")
             back = max(self._served_since(at).values(), default=time.monotonic())
             self._note(fault, target, at - started, over - at, back - at, back - over)
             if self._random.random() < 0.7:
-                self._wait_for(lambda: self._is_in_sync(cluster), f"not in sync after {fault.kind}")
+                self.wait_for(lambda: self._is_in_sync(cluster), f"not in sync after {fault.kind}")
             time.sleep(self._random.uniform(0.2, 2))
 
     def _note(self, fault: Fault, target: str, at: float, lasted: float, back: float, after: float) -> None:
@@ -141,7 +141,7 @@ class Run:
         self.report.recoveries_s.append(back)
         self._tell(line)
 
-    def _is_served_since(self, at: float) -> bool:
+    def is_served_since(self, at: float) -> bool:
         return len(self._served_since(at)) == PARTITIONS
 
     def _served_since(self, at: float) -> dict[Partition, float]:
@@ -170,7 +170,7 @@ class Run:
             return False
         return all(sorted(each.in_sync) == sorted(cluster.broker_ids) and each.leader >= 0 for each in states)
 
-    def _wait_for(self, condition: Callable[[], bool], problem: str) -> None:
+    def wait_for(self, condition: Callable[[], bool], problem: str) -> None:
         """What does not come is an anomaly, and the run goes on."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
@@ -184,18 +184,18 @@ class Run:
 
     def _settle(self, cluster: Cluster, clients: list[Client]) -> None:
         cluster.heal()
-        self._wait_for(lambda: self._is_in_sync(cluster), "not in sync in the end")
+        self.wait_for(lambda: self._is_in_sync(cluster), "not in sync in the end")
         copiers = [each for each in clients if isinstance(each, Copier)]
         for client in clients:
             client.enough.set()
         for client in clients:
             if client not in copiers:
                 self._end(client)
-        self._wait_for(lambda: self._is_settled(cluster), "open transactions")
+        self.wait_for(lambda: self._is_settled(cluster), "open transactions")
         for copier in copiers:
             copier.ends = {index: self._end_offset(cluster, (IN_ORDER, index)) for index in range(PARTITIONS)}
             self._end(copier)
-        self._wait_for(lambda: self._is_settled(cluster), "open transactions")
+        self.wait_for(lambda: self._is_settled(cluster), "open transactions")
 
     def _end(self, client: Client) -> None:
         try:
@@ -236,7 +236,7 @@ class Run:
                 partition = (each.topic, each.partition)
                 self.history.tell_committed(CommittedOffset(GROUP, partition, each.offset, time.monotonic()))
         consumer.close()
-        self._wait_for(lambda: self._logs_are_equal(cluster), "the replicas' logs differ")
+        self.wait_for(lambda: self._logs_are_equal(cluster), "the replicas' logs differ")
         for node_id, node in cluster.nodes.items():
             if "Traceback" in (said := node.log()):
                 at = said.index("Traceback")

@@ -22,10 +22,11 @@ from barnabas.node.broker.partitions import FLUSH_CHECK_MS, Intervals, Partition
 from barnabas.node.broker.producer_ids import ProducerIds
 from barnabas.node.broker.recompression import Recompression
 from barnabas.node.broker.registration import BrokerLife
-from barnabas.node.broker.replica_moves import MoveLimits, ReplicaMoves
+from barnabas.node.broker.replica_moves import ReplicaMoves
 from barnabas.node.broker.replication.in_sync_changes import InSyncChanges
 from barnabas.node.broker.replication.peers import Peers
 from barnabas.node.broker.replication.replicas import Replicas
+from barnabas.node.broker.replication.throttles import Throttles
 from barnabas.node.broker.shares.coordinator import ShareCoordinator
 from barnabas.node.broker.shares.partitions import SharePartitions
 from barnabas.node.broker.shares.persister import Persister
@@ -38,7 +39,7 @@ from barnabas.node.raft.interface import Raft
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log_config import LONG_MAX, LogConfig
+from barnabas.node.storage.log_config import LogConfig
 
 
 class Broker:
@@ -86,17 +87,26 @@ class Broker:
         self.partitions = Partitions(
             self.node_id, log_dirs, self.log_config, clock, intervals(self.config), self.in_sync_changes
         )
+        self.throttles = Throttles(self.node_id, self.config)
         self.replicas = Replicas(
             self.node_id,
             self.partitions,
             log_dirs,
             self.peers,
             lambda: self.config,
+            throttle=self.throttles.follower,
             image=lambda: self.image,
             broker_epoch=lambda: life.epoch,
             clock=clock,
         )
-        self.replica_moves = ReplicaMoves(self.partitions, log_dirs, life, clock, lambda: move_limits(self.config))
+        self.replica_moves = ReplicaMoves(
+            self.partitions,
+            log_dirs,
+            life,
+            clock,
+            self.throttles.moves,
+            self.config.num_replica_alter_log_dirs_threads or len(self.config.log_dirs),
+        )
         self.cleaner = Cleaner(self.partitions, log_dirs.online, clock, cleaner_settings(self.config))
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
@@ -182,6 +192,7 @@ class Broker:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
             self.config = self.topic_configs.broker(self.image)
             self.cleaner.reconfigure(cleaner_settings(self.config))
+            self.throttles.reconfigure(self.config)
             self._on_reconfigured(self.config)
 
 
@@ -193,14 +204,6 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
         dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
         load_factor=config.log_cleaner_io_buffer_load_factor,
         io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-    )
-
-
-def move_limits(config: BrokerConfig) -> MoveLimits:
-    key = "replica.alter.log.dirs.io.max.bytes.per.second"
-    rate = config.dynamic_broker.get(key) or config.dynamic_default.get(key) or LONG_MAX
-    return MoveLimits(
-        replicas_at_once=config.num_replica_alter_log_dirs_threads or len(config.log_dirs), bytes_per_second=int(rate)
     )
 
 

@@ -62,6 +62,7 @@ class PartitionFetch:
         "fetch_offset",
         "from_replica",
         "index",
+        "is_held_back",
         "last_fetched_epoch",
         "max_bytes",
         "may_follow",
@@ -75,6 +76,7 @@ class PartitionFetch:
         self.topic_key = topic_key
         self.from_replica = from_replica
         self.may_follow = False  # whether a follower may answer
+        self.is_held_back = False  # by the leader's throttle, so its records do not count
         self.index = asked.partition
         self.topic: str | None = None
         self.partition: Partition | None = None
@@ -114,6 +116,8 @@ class PartitionFetch:
 
     def count(self, waiting: WaitingFetch, size_bytes: int, stable_bytes: int) -> None:
         """No more than the partition's own limit counts, because no more would be sent."""
+        if self.is_held_back:
+            return
         size = min(stable_bytes if waiting.read_committed else size_bytes, self.max_bytes - self.available_bytes)
         if size > 0:
             self.available_bytes += size

@@ -18,11 +18,11 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import NamedTuple
 
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.partitions import Partitions
 from barnabas.node.broker.registration import BrokerLife
+from barnabas.node.broker.replication.throttles import BrokerThrottle
 from barnabas.node.storage.directory.background import IndexBeingRepaired
 from barnabas.node.storage.directory.log_dir import FUTURE_SUFFIX, NAME_BYTES_MAX, LogDir
 from barnabas.node.storage.directory.log_dirs import LogDirs
@@ -35,14 +35,10 @@ logger = logging.getLogger("barnabas.moves")
 COPY_BYTES = 128 * 1024
 LAST_BYTES = 256 * 1024  # so much is copied in the turn that ends a move
 SETTLE_ROUNDS = 50
+THROTTLED_S = 0.5  # then it is asked again: the rate may be another one
 UUID_CHARACTERS = 32
 
 TopicPartition = tuple[str, int]
-
-
-class MoveLimits(NamedTuple):
-    replicas_at_once: int
-    bytes_per_second: int
 
 
 class GivenUp(Exception):
@@ -56,14 +52,15 @@ class ReplicaMoves:
         log_dirs: LogDirs,
         broker: BrokerLife,
         clock: Callable[[], int],
-        limits: Callable[[], MoveLimits],
+        throttle: BrokerThrottle,
+        replicas_at_once: int,
     ) -> None:
         self._partitions = partitions
         self._log_dirs = log_dirs
         self._broker = broker
         self._clock = clock
-        self._limits = limits
-        self._slots = asyncio.Semaphore(max(limits().replicas_at_once, 1))
+        self._throttle = throttle
+        self._slots = asyncio.Semaphore(max(replicas_at_once, 1))
         self._moves: dict[TopicPartition, tuple[LogDir, asyncio.Task[None]]] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -169,13 +166,13 @@ class ReplicaMoves:
             topic_id = partition.topic_id
             future = await self._log_dirs.create_future(source, directory, topic_id, now_ms=self._clock())
         copy = Copy(partition, source, future, self._clock)
-        await copy.catch_up(self._limits)
+        await copy.catch_up(self._throttle)
         await directory.sync(future)
-        await copy.catch_up(self._limits)
+        await copy.catch_up(self._throttle)
         await self._place(partition, directory)
         old = self._log_dirs.dir_of(source)
         for _ in range(SETTLE_ROUNDS):
-            await copy.catch_up(self._limits)
+            await copy.catch_up(self._throttle)
             if old.flusher.is_awaited(source) or source.recovery_point > future.recovery_point:
                 await directory.sync(future)
                 continue
@@ -211,13 +208,13 @@ class Copy:
         self._future = future
         self._clock = clock
 
-    async def catch_up(self, limits: Callable[[], MoveLimits]) -> None:
-        """Until no more is missing than can be copied in one turn."""
-        loop = asyncio.get_running_loop()
+    async def catch_up(self, throttle: BrokerThrottle) -> None:
+        """Until no more is missing than can be copied in one turn. All moves together keep the rate."""
         while self._align() and self._missing_bytes() > LAST_BYTES:
-            began = loop.time()
-            size = await self._step()
-            await asyncio.sleep(max(began + size / max(limits().bytes_per_second, 1) - loop.time(), 0))
+            if rest_s := throttle.rest_s:
+                await asyncio.sleep(min(rest_s, THROTTLED_S))
+            else:
+                throttle.record(await self._step())
 
     def rest(self) -> None:
         """The last part, in one turn."""

@@ -17,7 +17,7 @@ from barnabas.node.configuration.definitions import (
     topic_definitions,
 )
 from barnabas.node.configuration.layers import broker_definition, default_of
-from barnabas.node.configuration.reconfiguration import check_reconfiguration
+from barnabas.node.configuration.reconfiguration import check_of_another, check_reconfiguration
 from barnabas.node.configuration.topics import TopicConfigs, check_topic, refuse_unknown
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -56,17 +56,23 @@ class AlterationRules:
         if kind == TOPIC_RESOURCE:
             check_topic(configs, self._topics.defaults(image))
         elif kind == BROKER_RESOURCE:
-            broker = self._topics.broker(image)
-            _require_own_id(name, broker.node_id)
-            layer = broker.dynamic_broker if name else broker.dynamic_default
-            usable = {key: text for key, text in configs.items() if key in altered or key in layer}
-            check_reconfiguration(broker, usable, per_broker=bool(name))
+            self._check_broker(image, name, configs, altered)
             if image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
                 _check_min_insync_replicas(name, altered)
         elif kind == GROUP_RESOURCE:
             check_group(configs, self._topics.broker(image))
         elif kind == CLIENT_METRICS_RESOURCE:
             check_client_metrics(configs)
+
+    def _check_broker(self, image: MetadataImage, name: str, configs: Mapping[str, str], altered: Changes) -> None:
+        broker = self._topics.broker(image)
+        if name and broker_id(name) in image.brokers.keys() - {broker.node_id}:
+            check_of_another({key: text for key, text in configs.items() if key in altered})
+            return
+        require_id(name, broker.node_id)
+        layer = broker.dynamic_broker if name else broker.dynamic_default
+        usable = {key: text for key, text in configs.items() if key in altered or key in layer}
+        check_reconfiguration(broker, usable, per_broker=bool(name))
 
     def _definition(self, resource: ConfigResource, key: str) -> Definition | None:
         kind = resource[0]
@@ -78,7 +84,8 @@ class AlterationRules:
         return None
 
 
-def _require_own_id(name: str, node_id: int) -> None:
+def require_id(name: str, node_id: int) -> None:
+    """The configs of a single broker are altered by that broker."""
     if not name:
         return
     if (given := broker_id(name)) is None:

@@ -23,8 +23,10 @@ TOPIC_KEYS = frozenset(
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
+        "follower.replication.throttled.replicas",
         "index.interval.bytes",
         "internal.segment.bytes",
+        "leader.replication.throttled.replicas",
         "max.compaction.lag.ms",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
@@ -67,6 +69,8 @@ GROUP_KEYS = frozenset(
 OWN_BROKER_KEYS = frozenset(
     {
         "advertised.listeners",
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
         "authorizer.class.name",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
@@ -181,6 +185,8 @@ OWN_BROKER_KEYS = frozenset(
         "replica.lag.time.max.ms",
         "replica.selector.class",
         "replica.socket.timeout.ms",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
         "sasl.enabled.mechanisms",
         "sasl.kerberos.principal.to.local.rules",
         "sasl.kerberos.service.name",

@@ -52,17 +52,29 @@ AS_RETENTION, UNLIMITED = -2, -1
 def check_reconfiguration(current: BrokerConfig, configs: Mapping[str, str], *, per_broker: bool) -> None:
     """Raises KafkaError INVALID_REQUEST if these cannot become the dynamic keys of this broker, or of all of them."""
     try:
-        _check_places(configs, per_broker)
-        for key, text in configs.items():
-            if definition := broker_definition(key):
-                _check_class(key, text)
-                definition.parse(text)
+        _check_each(configs, per_broker)
         layers = (current.dynamic_default, configs) if per_broker else (configs, current.dynamic_broker)
         changed = BrokerConfig(current.properties, dynamic_default=layers[0], dynamic_broker=layers[1])
         changed.check()
         _check_changes(current, changed)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def check_of_another(configs: Mapping[str, str]) -> None:
+    """Of a broker that is not this node, of whose file nothing is known: it leaves out what does not fit."""
+    try:
+        _check_each(configs, per_broker=True)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_each(configs: Mapping[str, str], per_broker: bool) -> None:
+    _check_places(configs, per_broker)
+    for key, text in configs.items():
+        if definition := broker_definition(key):
+            _check_class(key, text)
+            definition.parse(text)
 
 
 def _check_places(configs: Mapping[str, str], per_broker: bool) -> None:

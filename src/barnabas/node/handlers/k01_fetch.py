@@ -15,7 +15,8 @@ From 11 on a consumer may read from a follower, up to the high watermark that th
 `replica.selector.class` the leader sends it to an in-sync replica of its own rack.
 
 A follower says who it is and in which registration. It gets whatever the log has, committed or not; by the offset it
-asks for the leader knows what it has. Where its log differs from the leader's it gets the epoch to cut at instead.
+asks for the leader knows what it has. Where its log differs from the leader's it gets the epoch to cut at instead. A
+throttled follower that is not in sync gets no records while the leader's rate is exceeded, and its fetch waits.
 
 On the listeners of controllers the metadata log is fetched, by the rules of `core/raft/leading.py`.
 """
@@ -236,9 +237,12 @@ class _Fetch:
                 await turn.give_up()
             assert fetch.partition is not None
             try:
-                found = fetch.partition.read(
-                    fetch, left_bytes, not found_bytes, self._read_committed, EAGER_BYTES - found_bytes
-                )
+                if self._from_replica and self._is_held_back(fetch):
+                    found = fetch.partition.read(fetch, 0, False, self._read_committed)
+                else:
+                    found = fetch.partition.read(
+                        fetch, left_bytes, not found_bytes, self._read_committed, EAGER_BYTES - found_bytes
+                    )
             except Exception as fault:
                 found = PartitionRead(item_error(fault, fetch.partition.log.name).code)
             if self._rack and not found.error_code:
@@ -285,6 +289,21 @@ class _Fetch:
             if self._turn.given_up and partition.replica_error(replica_id, broker_epoch, fetch.current_leader_epoch):
                 continue
             partition.fetched_by(replica_id, fetch.fetch_offset, broker_epoch, now_ms)
+
+    def _is_held_back(self, fetch: PartitionFetch) -> bool:
+        throttle, partition = self._node.throttles.leader, fetch.partition
+        assert partition is not None
+        fetch.is_held_back = (
+            throttle.covers(partition) and self._replica[0] not in partition.isr and throttle.rest_s > 0
+        )
+        return fetch.is_held_back
+
+    def _count_throttled(self, answers: list[Found]) -> None:
+        """Records of throttled partitions count whoever gets them, in sync or not."""
+        throttle = self._node.throttles.leader
+        for fetch, found in answers:
+            if found.records and fetch.partition is not None and throttle.covers(fetch.partition):
+                throttle.record(len(found.records))
 
     def _find(self, fetch: PartitionFetch) -> PartitionRead | None:
         """Why the partition cannot be read, None if it can."""
@@ -366,6 +385,8 @@ class _Fetch:
     async def answer(self) -> RawResponse:
         version = self._context.api_version
         answers = [*self._read, *self._unreadable] if self._unreadable else self._read
+        if self._from_replica:
+            self._count_throttled(self._read)
         endpoints: dict[int, NodeEndpoint] = {}
         turn = self._turn
         for place, (fetch, found) in enumerate(answers):

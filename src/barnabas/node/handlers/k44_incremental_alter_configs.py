@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs, versions 0 to 1: single keys set, deleted, and lists appended to and subtracted from.
 
 The levels of loggers are set here too; they are this node's alone and end with it, so no record is written of them.
-Deviations from Kafka: none but those of `node/configuration/reconfiguration.py`.
+Deviations from Kafka: those of `node/configuration/reconfiguration.py`, and any broker takes the configs of another one
+that is registered, where Kafka's takes only its own.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 import pytest
 
-from barnabas.core.metadata.state import ConfigResource, MetadataImage
+from barnabas.core.metadata.state import BrokerState, ConfigResource, MetadataImage
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.alteration import AlterationRules
 from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.uuids import ZERO_UUID
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 STATIC = {"node.id": "1", "log.dirs": "/data", "log.retention.hours": "100"}
@@ -184,3 +185,19 @@ def test_lists_are_known_where_kafkas_controller_knows_them() -> None:
     assert not rules().is_list((TOPIC, "t"), "retention.ms")
     assert not rules().is_list((TOPIC, "t"), "nope")
     assert not rules().is_list((CLIENT_METRICS, "m"), "metrics")
+
+
+def test_the_controller_takes_configs_of_another_broker_that_is_registered() -> None:
+    image = MetadataImage()
+    image.brokers[2] = BrokerState(id=2, epoch=1, incarnation_id=ZERO_UUID, endpoints={})
+    rate = "leader.replication.throttled.rate"
+    assert refusal_of((BROKER, "2"), {rate: "5"}, image) is None
+    refused = refusal_of((BROKER, "2"), {rate: "-5"}, image)
+    assert refused is not None
+    assert refused[0] is ErrorCode.INVALID_REQUEST
+    read_only = refusal_of((BROKER, "2"), {"node.id": "7"}, image)
+    assert read_only == (ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [node.id]")
+    assert refusal_of((BROKER, "3"), {rate: "5"}, image) == (
+        ErrorCode.INVALID_REQUEST,
+        "Unexpected broker id, expected 1, but received 3",
+    )

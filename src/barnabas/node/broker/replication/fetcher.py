@@ -3,7 +3,8 @@
 A fetch is always on its way while there is anything to copy: the leader holds it until it has news. Its answer is taken
 partition by partition (`core.replication.following`); what has changed goes into the next request. A partition whose
 answer was an error rests, each time longer, for `backoff_s` at most, and is left out until then: mostly the leader only
-has to hear that it leads.
+has to hear that it leads. A partition that is throttled and lags is left out too, while more than the follower's rate
+has been copied; one that has everything is not.
 
 Partitions come and go while a fetch is on its way. An answer counts for a partition only if it is still followed here
 in the leader epoch in which it was asked for, and its log still ends where it was asked from.
@@ -21,6 +22,7 @@ from barnabas.client.peer import Peer
 from barnabas.core.replication.following import Step, next_step, resume
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.fetch_session import FollowerSession, PartitionKey, Position
+from barnabas.node.broker.replication.throttles import ReplicaThrottle
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.turns import Turn
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -37,6 +39,7 @@ log = logging.getLogger("barnabas.replication")
 LATEST, EARLIEST = -1, -2
 TIMEOUT_MARGIN_MS = 30_000
 REST_S = 0.02
+THROTTLED_S = 0.5  # then it is asked again: the rate may be another one
 FAILURES_TOLD, FAILURES_MAX = 5, 20
 
 
@@ -57,6 +60,7 @@ class Fetcher:
         peer: Peer,
         log_dirs: LogDirs,
         limits: FetchLimits,
+        throttle: ReplicaThrottle,
         *,
         broker_epoch: Callable[[], int],
         fetch_version: Callable[[], int],
@@ -68,19 +72,21 @@ class Fetcher:
         self._peer = peer
         self._log_dirs = log_dirs
         self._limits = limits
+        self._throttle = throttle
         self._broker_epoch = broker_epoch
         self._fetch_version = fetch_version
         self._list_offsets_version = list_offsets_version
         self._clock = clock
         self._session = FollowerSession(limits.partition_max_bytes)
         self._partitions: dict[PartitionKey, Partition] = {}
-        # Those of them that are fetched; the others rest after an error.
+        # Those of them that are fetched; the others rest after an error, or because they are throttled.
         self._wanted: dict[PartitionKey, Partition] = {}
         self._changed: dict[PartitionKey, None] = {}
         self._timers: dict[PartitionKey, asyncio.TimerHandle] = {}
         self._work = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
         self._failures: dict[PartitionKey, int] = {}
+        self._caught_up: set[PartitionKey] = set()  # those that had everything committed at the last answer
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -93,11 +99,13 @@ class Fetcher:
         """Also of one whose leader epoch is another now."""
         key = (partition.topic_id, partition.index)
         self._partitions[key] = partition
+        self._caught_up.discard(key)
         self._want(key)
 
     def remove(self, key: PartitionKey) -> None:
         self._partitions.pop(key, None)
         self._failures.pop(key, None)
+        self._caught_up.discard(key)
         self._leave_out(key)
 
     async def stop(self) -> None:
@@ -132,6 +140,16 @@ class Fetcher:
             self._failures[key] = min(self._failures.get(key, 0) + 1, FAILURES_MAX)
             self._timers[key] = asyncio.get_running_loop().call_later(rest_s, self._want, key)
 
+    def _hold_back(self) -> None:
+        """While the rate is exceeded, throttled partitions that lag are left out."""
+        rest_s = self._throttle.rest_s
+        if not rest_s:
+            return
+        for key, partition in list(self._wanted.items()):
+            if key not in self._caught_up and self._throttle.covers(partition):
+                self._leave_out(key)
+                self._timers[key] = asyncio.get_running_loop().call_later(min(rest_s, THROTTLED_S), self._want, key)
+
     def _position(self, key: PartitionKey) -> Position:
         partition = self._wanted[key]
         fetch_offset, last_epoch = partition.fetch_position
@@ -141,9 +159,11 @@ class Fetcher:
 
     async def _run(self) -> None:
         while True:
+            self._hold_back()
             if not self._wanted:
                 self._work.clear()
                 await self._work.wait()
+                continue
             try:
                 await self._fetch()
             except ClientError as error:
@@ -225,7 +245,15 @@ class Fetcher:
         log.log(level, "%s is not copied from its leader for now: %s", partition.log.name, why)
 
     async def _append(self, partition: Partition, leader_epoch: int, data: PartitionData) -> None:
-        appended = partition.append_as_follower(data.records or b"", leader_epoch, data.high_watermark, self._clock())
+        records = data.records or b""
+        appended = partition.append_as_follower(records, leader_epoch, data.high_watermark, self._clock())
+        if records and self._throttle.covers(partition):
+            self._throttle.record(len(records))
+        key = (partition.topic_id, partition.index)
+        if partition.log.log_end_offset >= data.high_watermark:
+            self._caught_up.add(key)
+        else:
+            self._caught_up.discard(key)
         if data.log_start_offset > partition.log.log_start_offset:
             partition.follow_log_start(leader_epoch, data.log_start_offset)
         if appended.flush_due:

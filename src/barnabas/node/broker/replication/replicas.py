@@ -20,6 +20,7 @@ from barnabas.node.broker.partitions import Partitions
 from barnabas.node.broker.replication.fetch_session import PartitionKey
 from barnabas.node.broker.replication.fetcher import Fetcher, FetchLimits
 from barnabas.node.broker.replication.peers import Peers
+from barnabas.node.broker.replication.throttles import ReplicaThrottle
 from barnabas.node.broker.replication.versions import fetch_version, list_offsets_version
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.storage.directory.log_dirs import LogDirs
@@ -39,6 +40,7 @@ class Replicas:
         peers: Peers,
         config: Callable[[], BrokerConfig],
         *,
+        throttle: ReplicaThrottle,
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
         clock: Callable[[], int],
@@ -48,6 +50,7 @@ class Replicas:
         self._log_dirs = log_dirs
         self._peers = peers
         self._config = config
+        self._throttle = throttle
         self._image = image
         self._broker_epoch = broker_epoch
         self._clock = clock
@@ -132,6 +135,7 @@ class Replicas:
             peer,
             self._log_dirs,
             limits_of(self._config()),
+            self._throttle,
             broker_epoch=self._broker_epoch,
             fetch_version=lambda: fetch_version(self._image().metadata_version),
             list_offsets_version=lambda: list_offsets_version(self._image().metadata_version),
