@@ -1,38 +1,52 @@
-"""Regular expressions that strangers may send: matched in time linear in the text, whatever the expression.
+"""Regular expressions that strangers may send, in RE2/J's syntax, matched in linear time whatever they are.
 
-Python's own matcher goes back and tries again, which a short hostile expression makes take for ever. Here, as in RE2,
-an expression becomes states, and all states that a text may be in are followed at once; the sets of states met are
-remembered, so that the next texts cost one look-up for each character. What cannot be matched in this way (references
-to groups, looking ahead or behind) is refused, and so is what would need too many states. `\\d`, `\\s` and `\\w` are
-those of ASCII, as in RE2.
+Kafka's brokers match with RE2/J, the Java sibling of Google's RE2, and `google-re2` is RE2: it follows all states that
+a text may be in at once and never goes back. The few places where the two read an expression differently are settled
+here before RE2 sees it, in `_as_re2_reads_it`; `tests/reference/test_patterns.py` compares them. Bounds that RE2/J does
+not have: the length, the size of the compiled program, how deep groups are nested, and classes of Unicode, which are
+slow to read.
+
+RE2 works on bytes. Most expressions are compiled for Latin-1, where `.` is one step instead of eight; one that names
+characters beyond ASCII, and a text that has some, takes a program for UTF-8. Names of topics are ASCII.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any
+from functools import cached_property
 
-STATES_MAX = 5_000
-REMEMBERED_MAX = 20_000
-DIGITS = frozenset("0123456789")
-SPACES = frozenset(" \t\n\r\f\v")
-WORDS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-CATEGORIES = {
-    sre.CATEGORY_DIGIT: (DIGITS, True),
-    sre.CATEGORY_NOT_DIGIT: (DIGITS, False),
-    sre.CATEGORY_SPACE: (SPACES, True),
-    sre.CATEGORY_NOT_SPACE: (SPACES, False),
-    sre.CATEGORY_WORD: (WORDS, True),
-    sre.CATEGORY_NOT_WORD: (WORDS, False),
+import re2
+
+LENGTH_MAX = 32_768
+PROGRAM_SIZE_MAX = 12_000
+UNICODE_CLASSES_MAX = 32
+DEPTH_MAX = 500
+MEMORY_BYTES = 4 << 20
+NUMBER = "(?:0|[1-9][0-9]*)"
+TOKEN = re.compile(
+    r"\\Q.*?(?:\\E|\Z)"
+    r"|\\(?P<escaped>.)"
+    r"|(?P<set>\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\])"
+    r"|(?P<open>\((?:\?P?<(?P<name>[^>=!][^>]*)>)?)"
+    r"|(?P<close>\))"
+    rf"|\{{(?P<least>{NUMBER})(?:,(?P<most>{NUMBER}?))?\}}"
+    rf"|(?P<brace>\{{)(?=[*+?]|\{{{NUMBER}(?:,{NUMBER}?)?\}})",
+    re.DOTALL,
+)
+ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+NAME = re.compile(r"[A-Za-z0-9_]+")
+# How RE2/J says what RE2 says.
+SAID = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "unexpected )": "unexpected )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
 }
-BEGINNINGS = (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING)
-ENDS = (sre.AT_END, sre.AT_END_STRING)
-
-Test = Callable[[str], bool]
-States = frozenset[int]
 
 
 class PatternError(ValueError):
@@ -41,125 +55,77 @@ class PatternError(ValueError):
 
 class Pattern:
     def __init__(self, text: str) -> None:
-        try:
-            parsed = parser.parse(text)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise PatternError(f"'{text[:100]}' is no regular expression: {error}") from error
-        self._ignores_case = bool(parsed.state.flags & re.IGNORECASE)
-        self._dot_is_all = bool(parsed.state.flags & re.DOTALL)
-        # A state is a test and the state behind it; or no test and the states that it stands for.
-        self._tests: list[Test | None] = []
-        self._next: list[tuple[int, ...]] = []
-        self._end = self._add(None, ())
-        self._text_end = self._add(None, (self._end,))  # passed only where the text ends
-        self._text_begin: set[int] = set()
-        try:
-            first = self._sequence(parsed, self._end)
-        except RecursionError as error:
-            raise PatternError("The regular expression is nested too deeply.") from error
-        self._start = self._closure([first], at_begin=True)
-        self._steps: dict[tuple[States, str], States] = {}
+        if len(text) > LENGTH_MAX:
+            raise PatternError(f"the expression has more than {LENGTH_MAX} characters")
+        self._text = _as_re2_reads_it(text)
+        is_ascii = self._text.isascii() and "\\x{" not in self._text
+        self._for_ascii = _compiled(self._text, re2.Options.Encoding.LATIN1 if is_ascii else re2.Options.Encoding.UTF8)
+        # What matching one character of ASCII may cost at most.
+        self.size: int = self._for_ascii.programsize
+        if self.size > PROGRAM_SIZE_MAX:
+            raise PatternError("the expression is too large")
 
     def fullmatch(self, text: str) -> bool:
-        states = self._start
-        for char in text:
-            found = self._steps.get((states, char))
-            if found is None:
-                found = self._step(states, char)
-            if not found:
-                return False
-            states = found
-        return self._end in states or self._text_end in states
+        """Whether all of the text matches; a text beyond ASCII does not match where the program gets too large."""
+        program = self._for_ascii if text.isascii() else self._for_unicode
+        return program is not None and program.fullmatch(text.encode(errors="replace")) is not None
 
-    def _step(self, states: States, char: str) -> States:
-        reached = [self._next[state][0] for state in states if (test := self._tests[state]) is not None and test(char)]
-        found = self._closure(reached)
-        if len(self._steps) >= REMEMBERED_MAX:
-            self._steps.clear()
-        self._steps[states, char] = found
-        return found
-
-    def _closure(self, states: Iterable[int], *, at_begin: bool = False) -> States:
-        """These, and those that they stand for."""
-        found: set[int] = set()
-        waiting = list(states)
-        while waiting:
-            state = waiting.pop()
-            if state in found or (state in self._text_begin and not at_begin):
-                continue
-            found.add(state)
-            if self._tests[state] is None and state != self._text_end:
-                waiting += self._next[state]
-        return frozenset(found)
-
-    # Building, from the end to the beginning
-
-    def _add(self, test: Test | None, following: tuple[int, ...]) -> int:
-        if len(self._tests) >= STATES_MAX:
-            raise PatternError("The regular expression is too large.")
-        self._tests.append(test)
-        self._next.append(following)
-        return len(self._tests) - 1
-
-    def _sequence(self, items: Any, following: int) -> int:
-        for operation, argument in reversed(list(items)):
-            following = self._item(operation, argument, following)
-        return following
-
-    def _item(self, operation: Any, argument: Any, following: int) -> int:
-        if operation in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN):
-            return self._add(self._test(operation, argument), (following,))
-        if operation is sre.BRANCH:
-            return self._add(None, tuple(self._sequence(each, following) for each in argument[1]))
-        if operation is sre.SUBPATTERN and not (argument[1] or argument[2]):
-            return self._sequence(argument[3], following)
-        if operation in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-            least, most, items = argument
-            return self._repeat(least, most, items, following)
-        if operation is sre.AT and argument in ENDS and following == self._end:
-            return self._text_end
-        if operation is sre.AT and argument in BEGINNINGS:
-            state = self._add(None, (following,))
-            self._text_begin.add(state)
-            return state
-        raise PatternError(f"{str(operation).lower()} is not supported in regular expressions here.")
-
-    def _repeat(self, least: int, most: int, items: Any, following: int) -> int:
-        if most is sre.MAXREPEAT:
-            loop = self._add(None, ())
-            self._next[loop] = (self._sequence(items, loop), following)
-            following = loop
-        else:
-            end = following
-            for _ in range(most - least):
-                following = self._add(None, (self._sequence(items, following), end))
-        for _ in range(least):
-            following = self._sequence(items, following)
-        return following
-
-    def _test(self, operation: Any, argument: Any) -> Test:
-        if operation is sre.ANY:
-            return (lambda char: True) if self._dot_is_all else (lambda char: char != "\n")
-        if operation is not sre.IN:
-            argument = [(sre.LITERAL, argument)]
-        negated = operation is sre.NOT_LITERAL or argument[0][0] is sre.NEGATE
-        parts = [_part(*each) for each in argument if each[0] is not sre.NEGATE]
-
-        def test(char: str) -> bool:
-            found = any(part(char) for part in parts)
-            if not found and self._ignores_case:
-                found = any(part(char.lower()) or part(char.upper()) for part in parts)
-            return found is not negated
-
-        return test
+    @cached_property
+    def _for_unicode(self) -> re2._Regexp | None:
+        try:
+            return _compiled(self._text, re2.Options.Encoding.UTF8)
+        except PatternError:
+            return None
 
 
-def _part(kind: Any, argument: Any) -> Test:
-    if kind is sre.LITERAL:
-        literal = chr(argument)
-        return lambda char: char == literal
-    if kind is sre.RANGE:
-        low, high = chr(argument[0]), chr(argument[1])
-        return lambda char: low <= char <= high
-    chars, wanted = CATEGORIES[argument]
-    return lambda char: (char in chars) is wanted
+def _compiled(text: str, encoding: re2.Options.Encoding) -> re2._Regexp:
+    options = re2.Options()
+    options.encoding = encoding
+    options.max_mem = MEMORY_BYTES
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        # Not `re2.compile`, which would keep 128 of them: whoever needs a pattern again keeps it.
+        return re2._Regexp(text.encode(), options)
+    except re2.error as error:
+        raise _error(*error.args[0].decode(errors="replace").split(": ", 1)) from error
+    except UnicodeEncodeError as error:
+        raise _error("invalid UTF-8") from error
+
+
+def _as_re2_reads_it(text: str) -> str:
+    """RE2's way to write what RE2/J reads; the error where RE2/J would refuse and RE2 would not."""
+    names: set[str] = set()
+    unicode_classes = depth = 0
+
+    def rewritten(token: re.Match[str]) -> str:
+        nonlocal unicode_classes, depth
+        if token["escaped"] or token["set"]:
+            unicode_classes += sum(each[1] in "pP" for each in ESCAPED.finditer(token[0]))
+            if unicode_classes > UNICODE_CLASSES_MAX:
+                raise PatternError(f"the expression has more than {UNICODE_CLASSES_MAX} classes of Unicode")
+            if token["escaped"] == "C":
+                raise _error("invalid escape sequence", token[0])
+            # RE2/J takes a needless \ before a letter beyond ASCII.
+            return ESCAPED.sub(lambda each: each[0] if each[1].isascii() else each[1], token[0])
+        depth += (token["open"] is not None) - (token["close"] is not None)
+        if depth > DEPTH_MAX:
+            raise PatternError(f"the groups of the expression are more than {DEPTH_MAX} deep")
+        if name := token["name"]:
+            if not NAME.fullmatch(name):
+                raise _error("invalid named capture group", token[0])
+            if name in names:
+                raise _error("duplicate capture group name", name)
+            names.add(name)
+        elif token["least"] and max(len(token["least"]), len(token["most"] or "")) > 4:
+            raise _error("invalid repetition size", token[0])
+        elif token["brace"]:
+            raise _error("bad repetition operator", text[token.start() : token.end() + 1])
+        return token[0]
+
+    return TOKEN.sub(rewritten, text)
+
+
+def _error(what: str, where: str = "") -> PatternError:
+    said = f"error parsing regexp: {SAID.get(what, what)}"
+    return PatternError(f"{said}: `{where[:100]}`" if where else said)

@@ -158,11 +158,11 @@ def _check_reset(parsed: Parsed) -> None:
 
 
 def _validate_regex(text: str) -> int:
-    import re
+    from barnabas.core.patterns import Pattern, PatternError
 
     try:
-        re.compile(text)
-    except re.error as problem:
+        Pattern(text)
+    except PatternError as problem:
         raise ToolFailed(f"The regular expression `{text}` is invalid: {problem}.") from None
     print(f"The regular expression `{text}` is valid.")
     return 0

@@ -32,7 +32,12 @@ def topic_hash(topic: TopicView, image: Cluster) -> int:
         parts += _INT64.pack(half)
     _put_text(parts, topic.name)
     parts += _INT32.pack(len(topic.partitions))
-    for index in range(len(topic.partitions)):
+    count = len(topic.partitions)
+    if all(broker.rack is None for broker in image.brokers.values()):
+        # Thousands of partitions are hashed within one heartbeat.
+        parts += struct.pack(f"<{count}i", *range(count))
+        return _signed(bytes(parts))
+    for index in range(count):
         parts += _INT32.pack(index)
         for rack in partition_racks(topic, index, image):
             parts += _INT32.pack(len(rack))

@@ -1,7 +1,7 @@
 """ListTransactions, versions 0 to 2: the transactional ids that this node coordinates and the caller may see.
 
 Filters: by state and by producer id, from 1 on by how long a transaction has been open, from 2 on by a pattern that the
-whole id matches. Deviations from Kafka: patterns are written as in Python, which differs from RE2/J in details.
+whole id matches. Deviations from Kafka: a pattern may be too large (`core/patterns`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Subscriptions by regular expression: when they are resolved to topics, and what follows.
 
-The topics of an expression are looked up beside the heartbeats, a few hundred names at a time, for all expressions of a
-group at once: when a member brings a new one, when topics have been created since, and after a while in any case. The
-result is a record. Expressions are matched in linear time (`core/patterns`), whatever they are.
+The topics of an expression are looked up beside the heartbeats, a few hundred names at a time, fewer if expressions are
+large, for all expressions of a group at once: when a member brings a new one, when topics have been created since, and
+after a while in any case. The result is a record. Expressions are matched in linear time (`core/patterns`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 # New topics are looked for at most this often in a group.
 REFRESH_PAUSE_MS = 10_000
+# What one turn does: so many names, and so many steps of programs over their characters, of some 10 ns each.
 NAMES_AT_ONCE = 500
+STEPS_AT_ONCE = 500_000
 TURN_MS = 1
 
 MayDescribe = Callable[[str], bool]
@@ -37,7 +39,7 @@ class RegexChange(Enum):
     RESOLVED = 2  # its topics are known already
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def compiled(regex: str) -> Pattern:
     return Pattern(regex)
 
@@ -155,8 +157,11 @@ class _Resolution:
 
     def look_further(self) -> bool:
         """True when all names have been looked at."""
-        names, self._names = self._names[:NAMES_AT_ONCE], self._names[NAMES_AT_ONCE:]
-        for name in names:
+        steps_per_character = sum(pattern.size for pattern, _ in self._patterns)
+        steps = 0
+        while self._names and steps < STEPS_AT_ONCE:
+            name = self._names.pop()
+            steps += len(name) * steps_per_character + STEPS_AT_ONCE // NAMES_AT_ONCE
             for pattern, matches in self._patterns:
                 if pattern.fullmatch(name) and self._may_describe(name):
                     matches.add(name)
