@@ -8,7 +8,7 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -162,6 +162,26 @@ class JsonConverter(Converter):
         if (head := head_of(data)) is not None:
             self._heads = [(head, len(head.decode()), schema), *self._heads[: HEADS_MAX - 1]]
         return SchemaAndValue(schema, self._reader(schema)(found["payload"]))
+
+    def head_of(self, data: bytes) -> tuple[bytes | None, Schema | None]:
+        """What a record begins with that has the same schema, and that schema; nothing if the record cannot be read."""
+        try:
+            schema = self.to_connect("", data).schema if self._with_schemas and self._fixed is None else None
+        except DataError:
+            return None, None
+        return next(((head, found) for head, _, found in self._heads if found is schema), (None, None))
+
+    def column_writer(self, schema: Schema) -> Callable[[Any], Any] | None:
+        from barnabas.pipelines.connect.converters.columns import json_texts
+
+        return json_texts(self, schema) if schema.type is Type.STRING else None
+
+    def column_reader(self) -> Callable[[Any], tuple[Schema | None, Any] | None] | None:
+        from barnabas.pipelines.connect.converters.columns import read_enveloped, read_plain
+
+        if self._with_schemas:
+            return None if self._fixed is not None else read_enveloped(self)
+        return read_plain
 
     def _known_envelope(self, data: bytes) -> SchemaAndValue | None:
         """Records with the same schema begin with the same bytes, which need not be read again."""

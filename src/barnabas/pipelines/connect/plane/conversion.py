@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from barnabas.client.records import ConsumerRecord
 from barnabas.pipelines.connect.config import parse_value, with_prefix
-from barnabas.pipelines.connect.converters.converter import Converter
+from barnabas.pipelines.connect.converters.converter import ByteArrayConverter, Converter, StringConverter
 from barnabas.pipelines.connect.data.header_values import write
 from barnabas.pipelines.connect.data.record import Header, Record
+from barnabas.pipelines.connect.data.schema import Schema
 from barnabas.pipelines.connect.errors import ConnectError
 from barnabas.pipelines.connect.plane.tolerance import Raw, Skipped, Tolerance
 from barnabas.pipelines.connect.plugins import make_converter, need
@@ -143,6 +144,18 @@ class Conversion:
             return done.topic, key, value, headers
         except Skipped:
             return None
+
+    def column_writer(self, schema: Schema | None) -> Callable[[Any], Any] | None:
+        """For values without keys; None if records are to be converted one by one."""
+        if schema is None or self.chain or self.key.to_bytes("", None, None) is not None:
+            return None
+        return self.value.column_writer(schema)
+
+    def column_reader(self, settings: Mapping[str, str]) -> Callable[[Any], Any] | None:
+        """For values alone: keys and headers must be such that reading them cannot fail."""
+        if self.chain or type(self.key) not in (StringConverter, ByteArrayConverter) or "header.converter" in settings:
+            return None
+        return self.value.column_reader()
 
     def transformed(self, record: Record, raw: Raw) -> Record | None:
         current: Record | None = record
