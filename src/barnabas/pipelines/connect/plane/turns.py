@@ -139,6 +139,7 @@ def send_all(
             outcome.records += len(polled)
         limit = COLUMN_LIMIT_RECORDS if isinstance(polled, SourceColumn) else turn.limit_records
         if (outcome.records >= limit or time.monotonic() >= until) and source.more:
+            outcome.more = True
             break
         polled = poll(source, conversion, posting)
         if not polled:
