@@ -186,6 +186,10 @@ class Producer:
             self._sender.wake()
         return Delivery(built, 0, read_header(data).base_timestamp, self._changed)
 
+    def takes_batches(self, topic: str) -> bool:
+        """Whether `send_batch` may be used: what is encrypted is sent record by record."""
+        return self._encryption is None or not self._encryption.covers(topic)
+
     @property
     def error(self) -> ClientError | None:
         """Why nothing can be sent any more, if it is so."""

@@ -202,6 +202,29 @@ def test_upserts_into_postgresql(bench: Bench, postgres: str) -> None:
     assert [tuple(row) for row in found] == [("0", 6), ("1", 7), ("2", 8)]
 
 
+@pytest.mark.parametrize("mode", ["upsert", "insert"])
+def test_many_rows_go_into_postgresql_by_copy(bench: Bench, postgres: str, mode: str) -> None:
+    name = f"copied-{mode}"
+    key = {"upsert": "record_value", "insert": "none"}[mode]
+    settings = {
+        "connector.class": "JdbcSink", "connection.url": f"jdbc:postgresql://{postgres}", "topics": name,
+        "insert.mode": mode, "pk.mode": key, "pk.fields": "id", "auto.create": "true",
+    } | SCHEMAS  # fmt: skip
+    send(bench, name, *((None, {"id": number % 200, "name": f"a\tb\\{number}"}) for number in range(300)))
+    bench.start(name, settings)
+    assert bench.turns(name, rounds=1) == 300
+    send(bench, name, *((None, {"id": number, "name": None}) for number in range(100, 160)))
+    assert bench.turns(name, rounds=1) == 60
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@{postgres.partition('?')[0]}")
+    with engine.connect() as connection:
+        found = connection.execute(sqlalchemy.text(f'select id, name from "{name}" order by id')).all()
+    engine.dispose()
+    rows = [(number % 200, f"a\tb\\{number}") for number in range(300)] + [(id_, None) for id_ in range(100, 160)]
+    if mode == "upsert":
+        rows = list(dict(rows).items())
+    assert sorted(map(str, map(tuple, found))) == sorted(map(str, rows))
+
+
 def test_datagen_gives_the_quickstarts_shapes(bench: Bench) -> None:
     settings = {"connector.class": "DatagenConnector", "kafka.topic": "made", "max.interval": "0", "iterations": "25"}
     for shape in ("users", "pageviews", "orders", "ratings", "stock_trades", "twitter"):

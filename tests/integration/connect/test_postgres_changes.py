@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from barnabas.client.cluster import Cluster
+from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
 from tests.support.databases import DatabaseUnavailable, Postgres
+from tests.support.waiting import wait_until
 
 Bench = Any
 JSON = {
@@ -18,6 +23,12 @@ JSON = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
 }
+ONE_TURN = """
+import sys
+from barnabas.pipelines.connect.plane.orders import Turn
+from barnabas.pipelines.connect.plane.turns import run_turn
+run_turn(Turn.parse(sys.stdin.read()))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +176,57 @@ def test_the_server_is_restarted_in_the_middle(bench: Bench, server: Postgres, d
     bench.turns("restarted")
     ids = [each["after"]["id"] for each in events(bench, f"{database}.public.t")]
     assert ids == list(range(901))
+
+
+def kill_in_a_turn(bench: Bench, name: str, topic: str) -> None:
+    """A process that does the next turn is killed when the first records of it are in the log, uncommitted."""
+    settings = ClientSettings.from_properties({}, bootstrap_servers=bench.servers)
+    with Cluster(settings) as cluster:
+        found = cluster.metadata([topic]).topics[topic]
+        before = 0 if found.error else cluster.list_offsets({(topic, 0): -1})[topic, 0].offset
+        bench.planner.running[name].tasks[0].due_at = 0.0
+        (turn,) = bench.planner.due([name])
+        process = subprocess.Popen([sys.executable, "-c", ONE_TURN], stdin=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        process.stdin.write(turn.encode())
+        process.stdin.close()
+
+        def written() -> bool:
+            known = not cluster.metadata([topic]).topics[topic].error
+            return known and cluster.list_offsets({(topic, 0): -1})[topic, 0].offset > before
+
+        try:
+            wait_until(written, f"records of {name} in the log", 30)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_killed_in_the_middle_of_turns_with_the_server_restarted_no_change_is_lost_or_told_twice(
+    bench: Bench, server: Postgres, database: str
+) -> None:
+    server.execute("create table t (id int primary key, pad text)", database=database)
+    bench.start("killed", capture(server, database), offsets_topic="killed-offsets")
+    bench.turns("killed", rounds=1)
+    topic = f"{database}.public.t"
+    for time in range(2):
+        first = time * 10_000
+        server.execute(
+            f"insert into t select n, repeat('x', 100) from generate_series({first + 1}, {first + 10_000}) n",
+            database=database,
+        )
+        worker = type(bench)(bench.servers)
+        worker.start("killed", capture(server, database), offsets_topic="killed-offsets")
+        kill_in_a_turn(worker, "killed", topic)
+        worker.planner.close()
+        if time == 0:
+            server.restart()
+    last = type(bench)(bench.servers)
+    last.start("killed", capture(server, database), offsets_topic="killed-offsets")
+    wait_until(lambda: last.turns("killed", rounds=2) == 0, "all changes are told", 60)
+    last.planner.close()
+    assert last.states("killed")[-1] == ("RUNNING", "")
+    assert [each["after"]["id"] for each in events(bench, topic)] == list(range(1, 20_001))
 
 
 def test_columns_that_come_and_go(bench: Bench, server: Postgres, database: str) -> None:

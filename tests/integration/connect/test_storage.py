@@ -310,3 +310,23 @@ def test_wrong_settings_are_told(wrong: dict[str, str], text: str, tmp_path: Pat
     plugin = need(settings["connector.class"], "sink", setting="connector.class")
     found = validate(plugin, settings, {})
     assert any(text in error for each in found["configs"] for error in each["value"]["errors"])
+
+
+def test_columns_and_records_fill_one_file_and_a_bad_record_between_them_is_left_out(
+    bench: Bench, tmp_path: Path
+) -> None:
+    rest = {"value.converter.schemas.enable": "false", "errors.tolerance": "all"}
+    settings = ClientSettings.from_properties({}, bootstrap_servers=bench.servers)
+    with Producer(settings) as producer:
+        for number in range(301):
+            value = b"{" if number == 150 else json.dumps({"id": number, f"odd{number % 2}": number / 7}).encode()
+            producer.send("mixed", value, partition=0)
+            if number % 50 == 0:
+                producer.flush()  # a batch of its own
+    consumer = {"max.partition.fetch.bytes": "1000"}
+    bench.start("mixed", files_sink(tmp_path, "mixed", "Parquet", 300) | rest, consumer=consumer)
+    assert bench.turns("mixed", rounds=1) == 301
+    (path,) = (tmp_path / "bucket" / "topics" / "mixed" / "partition=0").iterdir()
+    table = pq.read_table(path)
+    assert table.column("id").to_pylist() == [number for number in range(301) if number != 150]
+    assert table.column("odd1").to_pylist()[:3] == [None, 1 / 7, None]

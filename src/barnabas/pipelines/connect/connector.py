@@ -20,7 +20,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from barnabas.pipelines.connect.config import Definition
+from barnabas.pipelines.connect.data.columns import SinkColumns, SourceColumn
 from barnabas.pipelines.connect.data.record import Record
+from barnabas.pipelines.connect.data.schema import Schema
 from barnabas.pipelines.connect.errors import ConnectError
 
 TopicPartition = tuple[str, int]
@@ -87,6 +89,13 @@ class SourceConnector(Connector):
         """
         raise NotImplementedError
 
+    column_schema: ClassVar[Schema | None] = None  # of values that `poll_column` can give
+
+    def poll_column(self) -> SourceColumn | None:
+        """As `poll`, many values at once. It is called instead where no record is asked for by itself: the connector
+        has no transformations, and the converter takes columns."""
+        raise NotImplementedError
+
     def committed(self, offsets: Mapping[str, dict[str, Any]]) -> None:
         """The records with these offsets are in Kafka for good."""
 
@@ -106,6 +115,12 @@ class SinkConnector(Connector):
         raise NotImplementedError
 
     partitions: Sequence[TopicPartition] = ()  # of this turn
+    takes_columns: bool = False  # after `configure`: whether `put_columns` is there for its settings
+
+    def put_columns(self, columns: SinkColumns) -> None:
+        """As `put`, where no transformation asks for single records and the converter reads the values as a whole."""
+        raise NotImplementedError
+
     wait_records: int = 0  # after `flush`: a turn makes no sense before so many more records are there ...
     wait_ms: int = 0  # ... or before so much time has passed, 0 for no such time
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.pipelines.connect.config import Definition, Setting, at_least, not_empty
 from barnabas.pipelines.connect.connector import Settings, SinkConnector, SourceConnector, TopicPartition, offset_key
+from barnabas.pipelines.connect.data.columns import SourceColumn
 from barnabas.pipelines.connect.data.java_text import java_text
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import STRING
@@ -65,6 +66,43 @@ class FileStreamSource(SourceConnector):
             records.append(Record(topic, text, STRING, source_partition=partition, source_offset={"position": at}))
         self.offsets[offset_key(partition)] = {"position": at}
         return records
+
+    column_schema = STRING
+
+    def poll_column(self) -> SourceColumn | None:
+        at = (self.offset(self._partition) or {}).get("position", 0)
+        try:
+            with open(self.values["file"], "rb") as file:
+                file.seek(at)
+                data = file.read(READ_BYTES)
+        except FileNotFoundError:
+            return None
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return None
+        offset = {"position": at + end}
+        self.offsets[offset_key(self._partition)] = offset
+        return SourceColumn(self.values["topic"], lines_column(data[:end]), self._partition, offset)
+
+
+def lines_column(data: bytes) -> Any:
+    """Whole lines, without their ends, as an Arrow column; what is no UTF-8 is replaced."""
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode(errors="replace").encode()
+    view = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(view == ord("\n"))
+    edges = np.zeros(2 * len(ends) + 1, np.int32)  # lines, and what is between them
+    edges[1::2] = ends
+    edges[2::2] = ends + 1
+    if b"\r" in data:
+        edges[1::2] -= (ends > edges[0:-1:2]) & (view[ends - 1] == ord("\r"))
+    both = pa.Array.from_buffers(pa.binary(), 2 * len(ends), [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    return both.take(pa.array(np.arange(0, 2 * len(ends), 2, dtype=np.int32)))
 
 
 class FileStreamSink(SinkConnector):

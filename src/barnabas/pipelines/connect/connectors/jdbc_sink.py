@@ -8,7 +8,7 @@ group's offset is still the one that the transaction began with, so reset tools 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, MetaData, String, Table, and_, inspect, text
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -16,6 +16,7 @@ from sqlalchemy.schema import CreateColumn
 
 from barnabas.pipelines.connect.config import Definition, Setting, one_of
 from barnabas.pipelines.connect.connector import SinkConnector, TopicPartition
+from barnabas.pipelines.connect.connectors.copying import COPY_ROWS, copy_rows
 from barnabas.pipelines.connect.connectors.databases import CONNECTION, connect, sql_column, to_database, told
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import INT32, INT64, STRING, Schema, Struct
@@ -24,6 +25,14 @@ from barnabas.pipelines.connect.errors import ConfigError, ConnectError
 KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
 KAFKA_SCHEMAS = (STRING, INT32, INT64)
 POSITIONS = "barnabas_connect_offsets"
+
+
+class Plan(NamedTuple):
+    """What records with these schemas have in common."""
+
+    table: str
+    schemas: tuple[Schema | None, Schema | None]
+    fields: list[tuple[str, Any, Schema | None]]  # with the default, and the schema if the value is to be changed
 
 
 class JdbcSink(SinkConnector):
@@ -56,6 +65,7 @@ class JdbcSink(SinkConnector):
     def open(self) -> None:
         self._engine: Engine = connect(self.values)
         self._tables: dict[str, Table] = {}
+        self._plans: dict[tuple[str, int, int], Plan] = {}
         self._tokens: dict[TopicPartition, str] = {}
         with told():
             self._connection: Connection = self._engine.connect()
@@ -88,6 +98,20 @@ class JdbcSink(SinkConnector):
             self._connection.commit()
 
     def _row(self, record: Record) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """The table, the key's columns and the others. What records of one schema have in common is found out once."""
+        known = self._plans.get((record.topic, id(record.key_schema), id(record.value_schema)))
+        if known is None or known.schemas != (record.key_schema, record.value_schema) or record.value is None:
+            return self._first_row(record)
+        keys = {each: to_database(*pair) for each, pair in self._keys(record).items()}
+        given = record.value.values
+        values = {}
+        for name, default, schema in known.fields:
+            value = given.get(name)
+            value = default if value is None else value
+            values[name] = value if schema is None else to_database(schema, value)
+        return known.table, keys, values
+
+    def _first_row(self, record: Record) -> tuple[str, dict[str, Any], dict[str, Any]]:
         name = self.values["table.name.format"].replace("${topic}", record.topic)
         key_fields = self._keys(record)
         if record.value is None:
@@ -102,12 +126,15 @@ class JdbcSink(SinkConnector):
                 "JsonConverter with schemas.enable=true"
             )
         wanted = self.values["fields.whitelist"]
-        fields = {
-            each.name: (each.schema, value.get(each.name))
-            for each in value.schema.fields
-            if each.name not in key_fields and (not wanted or each.name in wanted)
-        }
+        chosen = [
+            each for each in value.schema.fields if each.name not in key_fields and (not wanted or each.name in wanted)
+        ]
+        fields = {each.name: (each.schema, value.get(each.name)) for each in chosen}
         self._table(name, key_fields, fields)
+        if value.schema is record.value_schema:
+            changed = [(each.name, each.schema.default, each.schema if each.schema.name else None) for each in chosen]
+            plan = Plan(name, (record.key_schema, record.value_schema), changed)
+            self._plans[record.topic, id(record.key_schema), id(record.value_schema)] = plan
         keys = {each: to_database(*pair) for each, pair in key_fields.items()}
         return name, keys, {each: to_database(*pair) for each, pair in fields.items()}
 
@@ -170,14 +197,17 @@ class JdbcSink(SinkConnector):
                     table.delete().where(where) if deletes else table.update().where(where).values(values)
                 )
             return
+        keys, values = run[0]
         if self._mode == "upsert":
-            last = {
-                tuple(keys.values()): keys | values for keys, values in run
-            }  # a statement may not touch a row twice
-            keys, values = run[0]
-            connection.execute(self._upsert(table, list(keys), list(values)), list(last.values()))
-            return
-        connection.execute(table.insert(), [keys | values for keys, values in run])
+            # A statement may not touch a row twice.
+            rows = list({tuple(each.values()): each | rest for each, rest in run}.values())
+            statement = self._upsert(table, list(keys), list(values))
+        else:
+            rows, statement = [each | rest for each, rest in run], table.insert()
+        if len(rows) >= COPY_ROWS and connection.dialect.name == "postgresql":
+            copy_rows(connection, table, rows, statement if self._mode == "upsert" else None)
+        else:
+            connection.execute(statement, rows)
 
     def _upsert(self, table: Table, keys: list[str], values: list[str]) -> Any:
         dialect = self._connection.dialect.name

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, MetaData, Table, and_, column, inspect, literal, or_, select, text
+from sqlalchemy import Connection, CursorResult, MetaData, Table, and_, column, inspect, literal, or_, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from barnabas.pipelines.connect.config import Definition, Setting, at_least, one_of
@@ -20,9 +20,9 @@ from barnabas.pipelines.connect.connector import Settings, SourceConnector, offs
 from barnabas.pipelines.connect.connectors.databases import (
     CONNECTION,
     as_utc,
+    column_reader,
     column_schema,
     connect,
-    from_database,
     guessed_schema,
     told,
 )
@@ -79,6 +79,7 @@ class JdbcSource(SourceConnector):
         self.more = values["mode"] != "bulk"
         self._engine = connect(values)
         self._schemas: dict[str, Schema] = {}
+        self._tables: dict[str, Table] = {}
         self._finished: set[str] = set()
 
     @classmethod
@@ -126,15 +127,16 @@ class JdbcSource(SourceConnector):
         if bulk or not rows:
             self._finished.add(name)
         topic = self.values["topic.prefix"] + name
+        if not rows:
+            return []
+        schema = self._schema(name, rows[0])
+        plan = [(field.name, column_reader(field.name, field.schema)) for field in schema.fields]
         records = []
         for row in rows:
-            schema = self._schema(name, row)
-            value = Struct(schema)
-            for field in schema.fields:
-                value.put(field.name, from_database(field.schema, row[field.name]))
+            value = Struct.unchecked(schema, {field: read(row[field]) for field, read in plan})
             offset = {} if bulk else self._offset(row)
             records.append(Record(topic, value, schema, source_partition=partition, source_offset=offset))
-        if records and not bulk:
+        if not bulk:
             self.offsets[offset_key(partition)] = records[-1].source_offset or {}
         return records
 
@@ -160,27 +162,34 @@ class JdbcSource(SourceConnector):
     def _read(self, name: str, offset: dict[str, Any], bulk: bool) -> list[dict[str, Any]]:
         connection = self._connection
         if name:
-            space = name.rpartition(".")[0] or self.values["schema.pattern"]
-            table: Any = Table(name.rpartition(".")[2], MetaData(), autoload_with=connection, schema=space)
+            table: Any = self._table(name)
         else:
             inner = text(self.values["query"]).columns(*(column(each) for each in [self._id, *self._times] if each))
             table = inner.subquery("rows_of_query")
         query = select(text("*")).select_from(table)
         if bulk:
-            found = connection.execute(query).mappings().all()
+            found = rows_of(connection.execute(query))
             connection.rollback()
-            return [dict(row) for row in found]
+            return found
         key = [table.c[each] for each in [*self._times[:1], self._id] if each]
         bound = self._bound(connection, table, key, name)
         if bound is None:
             return []
         conditions = [key[0] <= literal(bound), *self._after(key, offset)]
         query = query.where(and_(*conditions)).order_by(*key).limit(ROWS)
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows = rows_of(connection.execute(query))
         if len(rows) == ROWS and not self._id:
             rows = self._whole(connection, table, key[0], rows)
         connection.rollback()
         return rows
+
+    def _table(self, name: str) -> Table:
+        """As it is at the beginning of the turn."""
+        if name not in self._tables:
+            space = name.rpartition(".")[0] or self.values["schema.pattern"]
+            bare = name.rpartition(".")[2]
+            self._tables[name] = Table(bare, MetaData(), autoload_with=self._connection, schema=space)
+        return self._tables[name]
 
     def _bound(self, connection: Connection, table: Any, key: list[Any], name: str) -> Any:
         """How far may be read; None if there is nothing, or a writer that does not end."""
@@ -229,4 +238,9 @@ class JdbcSource(SourceConnector):
         if kept:
             return kept
         query = select(text("*")).select_from(table).where(key == rows[-1][key.name])
-        return [dict(row) for row in connection.execute(query).mappings()]
+        return rows_of(connection.execute(query))
+
+
+def rows_of(found: CursorResult[Any]) -> list[dict[str, Any]]:
+    names = list(found.keys())
+    return [dict(zip(names, row, strict=True)) for row in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.pipelines.connect.data.java_text import java_text
@@ -25,6 +25,10 @@ from barnabas.pipelines.connect.data.schema import (
 from barnabas.pipelines.connect.errors import ConfigError, DataError
 
 
+def same(values: Any) -> Any:
+    return values
+
+
 class Converter:
     def __init__(self, settings: Mapping[str, str], *, is_key: bool) -> None:
         self.settings, self.is_key = settings, is_key
@@ -34,6 +38,14 @@ class Converter:
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         raise NotImplementedError
+
+    def column_writer(self, schema: Schema) -> Callable[[Any], Any] | None:
+        """What makes a column of bytes of an Arrow column of values with this schema; None if it cannot be had."""
+        return None
+
+    def column_reader(self) -> Callable[[Any], tuple[Schema | None, Any] | None] | None:
+        """What makes a table of an Arrow column of bytes, or None of one that it cannot read as a whole."""
+        return None
 
     def header_to_bytes(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
         return self.to_bytes(topic, schema, value)
@@ -56,6 +68,9 @@ class StringConverter(Converter):
 
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         return None if value is None else java_text(value).encode(self._written, "replace")
+
+    def column_writer(self, schema: Schema) -> Callable[[Any], Any] | None:
+        return same if schema.type is Type.STRING and self._written.lower() in ("utf-8", "utf8") else None
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         text = None if data is None else bytes(data).decode(self._read, "replace")

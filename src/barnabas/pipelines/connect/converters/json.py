@@ -7,12 +7,14 @@ import binascii
 import decimal
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from barnabas.pipelines.connect.config import parse_value
 from barnabas.pipelines.connect.converters.converter import Converter
+from barnabas.pipelines.connect.converters.json_compiled import Change, reader_of, writer_of
 from barnabas.pipelines.connect.data.java_text import java_decimal, java_float
 from barnabas.pipelines.connect.data.record import NOTHING, SchemaAndValue
 from barnabas.pipelines.connect.data.schema import (
@@ -53,6 +55,36 @@ NO_ENVELOPE = (
     " If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
 CACHE_MAX = 1_000
+HEADS_MAX = 8
+DECIMALS = json.JSONDecoder(parse_float=decimal.Decimal)
+PLAIN_JSON = json.JSONDecoder()
+SCHEMA_BEGINS = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+PAYLOAD_BEGINS = re.compile(r'\s*,\s*"payload"\s*:\s*')
+LONG_NUMBER = re.compile(rb"[0-9]{19}")
+encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def parse(data: bytes) -> Any:
+    return json.loads(data, parse_float=decimal.Decimal)
+
+
+def parse_plain(data: bytes, defaults: bool) -> Any:
+    """Without a schema. Only numbers that may not fit into 64 bits need to be looked at one by one."""
+    if data[:1] == b"{" and data[1:2] != b"\0" and LONG_NUMBER.search(data) is None:
+        return PLAIN_JSON.decode(data.decode("utf-8", "surrogatepass"))
+    return read_value(None, parse(data), defaults)
+
+
+def head_of(data: bytes) -> bytes | None:
+    """All bytes in front of the payload, if the schema stands first."""
+    text = data.decode("utf-8", "ignore")
+    begun = SCHEMA_BEGINS.match(text)
+    if begun is None:
+        return None
+    _, end = DECIMALS.raw_decode(text, begun.end())
+    behind = PAYLOAD_BEGINS.match(text, end)
+    head = None if behind is None else text[: behind.end()].encode()
+    return head if head is not None and data.startswith(head) else None
 
 
 class Number(str):
@@ -72,34 +104,107 @@ class JsonConverter(Converter):
             raise ConfigError("must be BASE64 or NUMERIC", "decimal.format", self._numeric)
         self._written: dict[int, tuple[Schema, Any]] = {}
         self._read: dict[str, Schema | None] = {}
+        self._writers: dict[int, tuple[Schema, bytes, Change]] = {}
+        self._readers: dict[int, tuple[Schema, Change]] = {}
+        self._heads: list[tuple[bytes, int, Schema]] = []
+        self._rare = False  # a value of the last record went the long way
         content = settings.get("schema.content")
         self._fixed = None if not content else read_schema(json.loads(content), self._defaults)
 
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        if schema is None and value is None:
-            return None
-        payload = self._payload(schema, value)
-        if self._with_schemas:
-            payload = {"schema": self._schema(schema), "payload": payload}
-        return dump(payload)
+        if schema is None:
+            if value is None:
+                return None
+            payload = self._payload(None, value)
+            return dump({"schema": None, "payload": payload} if self._with_schemas else payload)
+        head, write = self._writer(schema)
+        self._rare = False
+        payload = write(value)
+        data = dump(payload) if self._rare else encode(payload).encode("utf-8", "replace")
+        return head + data + b"}" if self._with_schemas else data
+
+    def _writer(self, schema: Schema) -> tuple[bytes, Change]:
+        """What stands in front of the payload, and what makes the payload."""
+        known = self._writers.get(id(schema))
+        if known is None:
+            if len(self._writers) >= CACHE_MAX:
+                self._writers.clear()
+            head = b'{"schema":' + dump(self._schema(schema)) + b',"payload":' if self._with_schemas else b""
+            known = schema, head, writer_of(schema, self._rarely, defaults=self._defaults)
+            self._writers[id(schema)] = known
+        return known[1:]
+
+    def _rarely(self, schema: Schema, value: Any) -> Any:
+        self._rare = True
+        return self._payload(schema, value)
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         if data is None or (not data and not self._with_schemas):
             return NOTHING
         try:
-            found = json.loads(data, parse_float=decimal.Decimal)
+            if not self._with_schemas:
+                return SchemaAndValue(None, parse_plain(data, self._defaults))
+            if self._fixed is not None:
+                return SchemaAndValue(self._fixed, self._reader(self._fixed)(parse(data)))
+            return self._known_envelope(data) or self._envelope(data)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
             ) from None
-        if not self._with_schemas:
-            return SchemaAndValue(None, read_value(None, found, self._defaults))
-        if self._fixed is not None:
-            return SchemaAndValue(self._fixed, read_value(self._fixed, found, self._defaults))
+
+    def _envelope(self, data: bytes) -> SchemaAndValue:
+        found = parse(data)
         if not isinstance(found, dict) or found.keys() != {"schema", "payload"}:
             raise DataError(NO_ENVELOPE)
         schema = self._schema_of(found["schema"])
-        return SchemaAndValue(schema, read_value(schema, found["payload"], self._defaults))
+        if schema is None:
+            return SchemaAndValue(None, read_value(None, found["payload"], self._defaults))
+        if (head := head_of(data)) is not None:
+            self._heads = [(head, len(head.decode()), schema), *self._heads[: HEADS_MAX - 1]]
+        return SchemaAndValue(schema, self._reader(schema)(found["payload"]))
+
+    def head_of(self, data: bytes) -> tuple[bytes | None, Schema | None]:
+        """What a record begins with that has the same schema, and that schema; nothing if the record cannot be read."""
+        try:
+            schema = self.to_connect("", data).schema if self._with_schemas and self._fixed is None else None
+        except DataError:
+            return None, None
+        return next(((head, found) for head, _, found in self._heads if found is schema), (None, None))
+
+    def column_writer(self, schema: Schema) -> Callable[[Any], Any] | None:
+        from barnabas.pipelines.connect.converters.columns import json_texts
+
+        return json_texts(self, schema) if schema.type is Type.STRING else None
+
+    def column_reader(self) -> Callable[[Any], tuple[Schema | None, Any] | None] | None:
+        from barnabas.pipelines.connect.converters.columns import read_enveloped, read_plain
+
+        if self._with_schemas:
+            return None if self._fixed is not None else read_enveloped(self)
+        return read_plain
+
+    def _known_envelope(self, data: bytes) -> SchemaAndValue | None:
+        """Records with the same schema begin with the same bytes, which need not be read again."""
+        for head, length, schema in self._heads:
+            if data.startswith(head):
+                text = data.decode()
+                try:
+                    payload, end = DECIMALS.raw_decode(text, length)
+                except json.JSONDecodeError:
+                    return None
+                if text[end:].strip(" \t\r\n") != "}":
+                    return None
+                return SchemaAndValue(schema, self._reader(schema)(payload))
+        return None
+
+    def _reader(self, schema: Schema) -> Change:
+        known = self._readers.get(id(schema))
+        if known is None:
+            if len(self._readers) >= CACHE_MAX:
+                self._readers.clear()
+            known = schema, reader_of(schema, lambda within, tree: read_value(within, tree, self._defaults))
+            self._readers[id(schema)] = known
+        return known[1]
 
     def _schema(self, schema: Schema | None) -> Any:
         if schema is None:
@@ -217,7 +322,7 @@ def dump(tree: Any) -> bytes:
     """Compact and in UTF-8. Numbers that Python writes in another way than Java take the longer way."""
     if _has_numbers(tree):
         return _text(tree).encode("utf-8", "replace")
-    return json.dumps(tree, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    return encode(tree).encode("utf-8", "replace")
 
 
 def _has_numbers(tree: Any) -> bool:

@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 
 from barnabas.client.records import ConsumerRecord
 from barnabas.pipelines.connect.config import parse_value, with_prefix
-from barnabas.pipelines.connect.converters.converter import Converter
+from barnabas.pipelines.connect.converters.converter import ByteArrayConverter, Converter, StringConverter
 from barnabas.pipelines.connect.data.header_values import write
 from barnabas.pipelines.connect.data.record import Header, Record
+from barnabas.pipelines.connect.data.schema import Schema
 from barnabas.pipelines.connect.errors import ConnectError
 from barnabas.pipelines.connect.plane.tolerance import Raw, Skipped, Tolerance
 from barnabas.pipelines.connect.plugins import make_converter, need
 from barnabas.pipelines.connect.transforms.chain import make_chain
 
 T = TypeVar("T")
+Sent = tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
@@ -47,6 +49,34 @@ class Conversion:
 
     def from_topic(self, given: ConsumerRecord) -> Record | None:
         """None if a transformation dropped it, or if it is skipped."""
+        try:
+            return self._plainly_from(given)
+        except Exception:
+            return self._from_topic(given)  # again, step by step: `errors.*` ask which one failed
+
+    def _plainly_from(self, given: ConsumerRecord) -> Record | None:
+        topic, partition, offset, timestamp, _, key, value, headers, _ = given
+        key_schema, key = self.key.to_connect(topic, key)
+        value_schema, value = self.value.to_connect(topic, value)
+        record: Record | None = Record(
+            topic,
+            value,
+            value_schema,
+            key,
+            key_schema,
+            partition,
+            timestamp if timestamp >= 0 else None,
+            self._headers(given) if headers else (),
+            offset,
+            original=(topic, partition, offset),
+        )
+        for link in self.chain:
+            if record is None:
+                return None
+            record = link.apply(record)
+        return record
+
+    def _from_topic(self, given: ConsumerRecord) -> Record | None:
         place = given.topic, given.partition, given.offset
         raw = Raw(given.key, given.value, tuple(given.headers), given.timestamp, place)
         try:
@@ -71,8 +101,29 @@ class Conversion:
         except Skipped:
             return None
 
-    def to_topic(self, record: Record) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]] | None:
+    def to_topic(self, record: Record) -> Sent | None:
         """Topic, key, value and headers; None if it is dropped or skipped."""
+        try:
+            return self._plainly_to(record)
+        except Exception:
+            return self._to_topic(record)  # again, step by step
+
+    def _plainly_to(self, record: Record) -> Sent | None:
+        done: Record | None = record
+        for link in self.chain:
+            if done is None:
+                return None
+            done = link.apply(done)
+        if done is None:
+            return None
+        headers = self._header_bytes(done) if done.headers else []
+        key = self.key.to_bytes(done.topic, done.key_schema, done.key)
+        value = self.value.to_bytes(done.topic, done.value_schema, done.value)
+        if done is not record:
+            record.topic, record.partition, record.timestamp = done.topic, done.partition, done.timestamp
+        return done.topic, key, value, headers
+
+    def _to_topic(self, record: Record) -> Sent | None:
         raw = self.raw_of(record)
         try:
             found = self.transformed(record, raw)
@@ -93,6 +144,18 @@ class Conversion:
             return done.topic, key, value, headers
         except Skipped:
             return None
+
+    def column_writer(self, schema: Schema | None) -> Callable[[Any], Any] | None:
+        """For values without keys; None if records are to be converted one by one."""
+        if schema is None or self.chain or self.key.to_bytes("", None, None) is not None:
+            return None
+        return self.value.column_writer(schema)
+
+    def column_reader(self, settings: Mapping[str, str]) -> Callable[[Any], Any] | None:
+        """For values alone: keys and headers must be such that reading them cannot fail."""
+        if self.chain or type(self.key) not in (StringConverter, ByteArrayConverter) or "header.converter" in settings:
+            return None
+        return self.value.column_reader()
 
     def transformed(self, record: Record, raw: Raw) -> Record | None:
         current: Record | None = record

@@ -82,6 +82,7 @@ class Outcome:
     topics: list[str] = field(default_factory=list)
     skipped: int = 0
     again_ms: int = 0
+    more: bool = False  # a source's turn ended at its limit: there may be more, whether or not the source has news
     log: list[str] = field(default_factory=list)
 
     def encode(self) -> str:

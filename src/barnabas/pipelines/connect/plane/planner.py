@@ -45,6 +45,7 @@ class Task:
     ready: bool = False  # fenced its predecessors, and knows its offsets
     told: str = ""
     held: list[TopicPartition] = field(default_factory=list)  # a sink holds back their last records
+    more: bool = False  # the last turn did not come to the end
     wait_records: int = 0
     wait_until: float = 0.0
 
@@ -135,7 +136,7 @@ class Planner:
             self.fail(found, task, outcome.trace, outcome.retry)
         else:
             task.failures = 0
-            task.producer = outcome.producer
+            task.producer, task.more = outcome.producer, outcome.more
             task.due_at = time.monotonic() + outcome.again_ms / 1000
             found.positions |= {(topic, partition): at for topic, partition, at in outcome.positions}
             task.held, task.wait_records = outcome.held, outcome.wait_records
@@ -211,7 +212,7 @@ class Planner:
             found.probe = load(job.place)(settings, name=job.name, task=task.number)
         probe = found.probe
         assert isinstance(probe, SourceConnector)
-        if not probe.has_news(found.offsets):
+        if not task.more and not probe.has_news(found.offsets):
             task.due_at = now + LOOK_S
             return None
         return Turn(job=job, task=task.number, offsets=found.offsets, producer=task.producer)

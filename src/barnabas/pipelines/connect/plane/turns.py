@@ -12,32 +12,42 @@ import importlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut
-from barnabas.client.fetcher import Fetcher, FetchSettings
+from barnabas.client.fetcher import Fetched, Fetcher, FetchSettings
 from barnabas.client.offsets import CommittedOffset, commit_offsets, committed_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
-from barnabas.client.records import iterate_records
+from barnabas.client.records import iterate_records, visible_batches
 from barnabas.client.settings import ClientSettings
 from barnabas.client.transactions import PreparedTransaction, TransactionalProducer
 from barnabas.pipelines.connect.config import with_prefix
 from barnabas.pipelines.connect.connector import BadRecords, Connector, SinkConnector, SourceConnector, offset_key
+from barnabas.pipelines.connect.data.columns import SinkColumns, SourceColumn
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.errors import RetriableError
 from barnabas.pipelines.connect.plane.conversion import Conversion
 from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
+from barnabas.pipelines.connect.plane.posting import Post, Posting
 from barnabas.pipelines.connect.plane.tolerance import Raw, Tolerance, ToleranceExceeded, trace_of
+from barnabas.pipelines.spark.decoding import Decoder, RawBatch
 from barnabas.wire.errors import ErrorCode
 
 TRANSACTION_TIMEOUT_MS = 60_000
 EARLIEST, END = -2, -1
 FETCH_WAIT_MS = 200
 PUT_RECORDS = 5_000
+COLUMN_LIMIT_RECORDS = 1_000_000  # of a turn whose records are columns
+ANY_END = (1 << 63) - 1
+COLUMN_FETCH_BYTES = 4 * 1024 * 1024
+Polled = list[Record] | SourceColumn
 HEALING = (RetriableError, BrokerUnreachable, TimedOut, ConnectionError, TimeoutError)
 
 
@@ -88,7 +98,7 @@ def heals(error: BaseException) -> bool:
 def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, outcome: Outcome) -> None:
     source.start(turn.offsets)
     outcome.producer = turn.producer
-    first = list(source.poll())
+    first = poll(source, conversion, None)
     if not first:
         outcome.again_ms = source.pause_ms
         return
@@ -101,7 +111,8 @@ def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, out
         producer_settings = replace(ProducerSettings.from_properties(job.producer), linger_ms=5)
         with TransactionalProducer(settings, prepared, producer_settings) as producer:
             try:
-                send_all(turn, source, conversion, producer, cluster, first, outcome)
+                posting = Posting(cluster, producer, producer_settings, partial(make_topic, settings=job.settings))
+                send_all(turn, source, conversion, posting, first, outcome)
                 send_letters(cluster, producer, conversion.tolerance)
                 send_offsets(producer, job, outcome.offsets)
                 producer.end(commit=True)
@@ -114,41 +125,63 @@ def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, out
 
 
 def send_all(
-    turn: Turn,
-    source: SourceConnector,
-    conversion: Conversion,
-    producer: TransactionalProducer,
-    cluster: Cluster,
-    first: Sequence[Record],
-    outcome: Outcome,
+    turn: Turn, source: SourceConnector, conversion: Conversion, posting: Posting, first: Polled, outcome: Outcome
 ) -> None:
     until = time.monotonic() + turn.limit_s
-    records = first
+    polled = first
     topics: set[str] = set()
     while True:
-        for record in records:
-            sent = conversion.to_topic(record) if record.topic else None
-            if sent is not None:
-                topic, key, value, headers = sent
-                if topic not in topics:
-                    topics.add(topic)
-                    make_topic(cluster, topic, turn.job.settings)
-                producer.send(topic, value, key, headers, record.partition, record.timestamp)
-            if record.source_partition is not None:
-                outcome.offsets[offset_key(record.source_partition)] = record.source_offset or {}
-        outcome.records += len(records)
-        if outcome.records >= turn.limit_records and source.more:
+        if isinstance(polled, SourceColumn):
+            outcome.records += send_column(polled, source, conversion, posting, outcome)
+            topics.add(polled.topic)
+        else:
+            topics |= send_records(polled, conversion, posting, outcome)
+            outcome.records += len(polled)
+        limit = COLUMN_LIMIT_RECORDS if isinstance(polled, SourceColumn) else turn.limit_records
+        if (outcome.records >= limit or time.monotonic() >= until) and source.more:
+            outcome.more = True
             break
-        if time.monotonic() >= until and source.more:
-            break
-        records = source.poll()
-        if not records:
+        polled = poll(source, conversion, posting)
+        if not polled:
             outcome.again_ms = source.pause_ms
             break
     outcome.topics = sorted(topics)
 
 
-def make_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
+def poll(source: SourceConnector, conversion: Conversion, posting: Posting | None) -> Polled:
+    """Nothing is sent of a column's topic that the producer encrypts: such topics get records."""
+    topic = source.values.get("topic", "")
+    if conversion.column_writer(source.column_schema) is not None and (posting is None or posting.takes(topic)):
+        return source.poll_column() or []
+    return list(source.poll())
+
+
+def send_column(
+    column: SourceColumn, source: SourceConnector, conversion: Conversion, posting: Posting, outcome: Outcome
+) -> int:
+    write = conversion.column_writer(source.column_schema)
+    assert write is not None
+    posting.send_columns(column.topic, None, write(column.values))
+    outcome.offsets[offset_key(column.source_partition)] = column.source_offset
+    return len(column.values)
+
+
+def send_records(records: Sequence[Record], conversion: Conversion, posting: Posting, outcome: Outcome) -> set[str]:
+    posts: list[Post] = []
+    offsets: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for record in records:
+        sent = conversion.to_topic(record) if record.topic else None
+        if sent is not None:
+            posts.append((*sent, record.partition, record.timestamp))
+        if (partition := record.source_partition) is not None:
+            offsets.pop(id(partition), None)  # the latest of equal ones counts
+            offsets[id(partition)] = partition, record.source_offset or {}
+    posting.send(posts)
+    outcome.offsets |= {offset_key(partition): offset for partition, offset in offsets.values()}
+    return {post[0] for post in posts}
+
+
+def make_topic(cluster: Cluster, topic: str, *, settings: Mapping[str, str]) -> None:
     """`topic.creation.default.*`, where the connector has it; else the broker's own ways."""
     given = with_prefix(settings, "topic.creation.default.")
     if not given:
@@ -230,15 +263,22 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
         sink.open()
         known = sink.positions({tp: (each.offset, each.metadata) for tp, each in found.items()})
         start = start_positions(cluster, turn.partitions, found, dict(known), properties)
-        fetch = FetchSettings.from_properties(properties)
+        reader = conversion.column_reader(job.settings) if sink.takes_columns else None
+        fetch_bytes = {} if reader is None else {"partition_max_bytes": COLUMN_FETCH_BYTES}
+        fetch = FetchSettings.from_properties(properties, **fetch_bytes)
         ends = {
             tp: each.offset
             for tp, each in cluster.list_offsets(dict.fromkeys(start, END), isolation=fetch.isolation).items()
         }
         with Fetcher(cluster, replace(fetch, max_wait_ms=FETCH_WAIT_MS)) as fetcher:
             fetcher.assign(start)
-            for records in batches(fetcher, ends, turn, sink):
-                put(sink, conversion, records, outcome)
+            for fetched in fetches(fetcher, ends, turn, sink, outcome):
+                columns = read_columns(fetched, reader) if reader is not None else None
+                if columns is not None:
+                    sink.put_columns(columns)
+                    outcome.records += len(columns)
+                else:
+                    put_records(sink, conversion, fetched, outcome)
             read = dict(fetcher.positions)
         positions = read | dict(sink.flush(read) or {})
         if conversion.tolerance.letters:
@@ -271,17 +311,35 @@ def start_positions(
     return {tp: start[tp] for tp in partitions}
 
 
-def batches(fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn, sink: SinkConnector) -> Iterator[list[Any]]:
+def fetches(
+    fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn, sink: SinkConnector, outcome: Outcome
+) -> Iterator[Fetched]:
     until = time.monotonic() + turn.limit_s
-    taken = 0
-    while sink.unfinished or (time.monotonic() < until and taken < turn.limit_records):
+    limit = COLUMN_LIMIT_RECORDS if sink.takes_columns else turn.limit_records
+    while sink.unfinished or (time.monotonic() < until and outcome.records < limit):
         positions = fetcher.positions
         if all(positions[tp] >= end for tp, end in ends.items()):
             return
-        records = [record for fetched in fetcher.poll(FETCH_WAIT_MS) for record in iterate_records(fetched)]
-        taken += len(records)
-        for at in range(0, len(records), PUT_RECORDS):
-            yield records[at : at + PUT_RECORDS]
+        yield from fetcher.poll(FETCH_WAIT_MS)
+
+
+def read_columns(fetched: Fetched, reader: Callable[[Any], Any]) -> SinkColumns | None:
+    """None if the records must be looked at one by one."""
+    batches = [RawBatch(each.position, each.header) for each in visible_batches(fetched)]
+    decoder = Decoder(fetched.topic, fetched.partition, ("value", "offset", "timestamp"), check_crcs=False)
+    found = decoder.decode(fetched.records, batches, fetched.fetch_offset, ANY_END) if batches else None
+    read = None if found is None else reader(found.column(0))
+    if found is None or read is None:
+        return None
+    schema, table = read
+    times_ms = found.column(2).cast(pa.int64()).to_numpy() // 1000
+    return SinkColumns(fetched.topic, fetched.partition, schema, table, found.column(1).to_numpy(), times_ms)
+
+
+def put_records(sink: SinkConnector, conversion: Conversion, fetched: Fetched, outcome: Outcome) -> None:
+    records = list(iterate_records(fetched))
+    for at in range(0, len(records), PUT_RECORDS):
+        put(sink, conversion, records[at : at + PUT_RECORDS], outcome)
 
 
 def put(sink: SinkConnector, conversion: Conversion, given: list[Any], outcome: Outcome) -> None:

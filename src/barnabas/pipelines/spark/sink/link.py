@@ -80,15 +80,16 @@ class Link:
                 raise OptionError(f"topic {name} does not exist, and the cluster does not create it by itself")
         writable = tuple(index for index, partition in found.partitions.items() if partition.leader != NO_LEADER)
         age_s = self.cluster.settings.metadata_max_age_ms / 1000
-        return TopicFacts(len(leaders), writable, self._max_message_bytes(name), time.monotonic() + age_s)
+        return TopicFacts(len(leaders), writable, max_message_bytes(self.cluster, name), time.monotonic() + age_s)
 
-    def _max_message_bytes(self, topic: str) -> int:
-        try:
-            configs = describe_configs(self.cluster, TOPIC, [topic], synonyms=False)[topic]
-        except ClientError:
-            return MAX_MESSAGE_BYTES
-        values = [config.value for config in configs if config.name == "max.message.bytes" and config.value]
-        return int(values[0]) if values else MAX_MESSAGE_BYTES
+
+def max_message_bytes(cluster: Cluster, topic: str) -> int:
+    try:
+        configs = describe_configs(cluster, TOPIC, [topic], synonyms=False)[topic]
+    except ClientError:
+        return MAX_MESSAGE_BYTES
+    values = [config.value for config in configs if config.name == "max.message.bytes" and config.value]
+    return int(values[0]) if values else MAX_MESSAGE_BYTES
 
 
 _links: PerProcess[Link] = PerProcess()

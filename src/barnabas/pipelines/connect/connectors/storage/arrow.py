@@ -118,10 +118,19 @@ def table(schema: Schema, values: Sequence[Struct]) -> Any:
 
 
 def inferred_table(values: Sequence[dict[str, Any]]) -> Any:
-    """Of maps without a schema: Arrow looks at the values."""
+    """Of maps without a schema: Arrow looks at the values. A field that only a later map has is a column too."""
+    names = dict.fromkeys(name for value in values for name in value)
     try:
-        return pa.Table.from_pylist(list(values))
+        return pa.table({name: [value.get(name) for value in values] for name in names})
     except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise DataError(f"these records have no common schema: {error}") from None
+
+
+def together(tables: Sequence[Any]) -> Any:
+    """The rows of several tables; a column that one of them has not is null there."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
         raise DataError(f"these records have no common schema: {error}") from None
 
 

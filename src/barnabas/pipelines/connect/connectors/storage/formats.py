@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ class Read(NamedTuple):
 
 class Format:
     extension = ""
+    takes_tables = False  # whether `write` takes Arrow tables among the values
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -159,21 +161,30 @@ class AvroFormat(Format):
 
 
 class ParquetFormat(Format):
+    takes_tables = True
+
     @property
     def extension(self) -> str:  # type: ignore[override]
         codec = self.values.get("parquet.codec", "snappy")
         return ".parquet" if codec == "none" else f".{codec}.parquet"
 
     def write(self, schema: Schema | None, values: Sequence[Any]) -> bytes:
-        if all(isinstance(each, Struct) for each in values) and schema is not None:
-            table = arrow.table(schema, values)
-        elif all(isinstance(each, dict) for each in values):
-            table = arrow.inferred_table(values)
-        else:
-            raise DataError("ParquetFormat needs records with fields: structs, or maps without a schema")
+        parts: list[Any] = []
+        for is_table, group in itertools.groupby(values, lambda each: isinstance(each, pa.Table)):
+            some = list(group)
+            parts += some if is_table else [self._table(schema, some)]
+        table = arrow.together(parts)
         out = io.BytesIO()
         pq.write_table(table, out, compression=self.values.get("parquet.codec", "snappy"))
         return out.getvalue()
+
+    @staticmethod
+    def _table(schema: Schema | None, values: Sequence[Any]) -> Any:
+        if all(isinstance(each, Struct) for each in values) and schema is not None:
+            return arrow.table(schema, values)
+        if all(isinstance(each, dict) for each in values):
+            return arrow.inferred_table(values)
+        raise DataError("ParquetFormat needs records with fields: structs, or maps without a schema")
 
     def read(self, file: Any, at: Mapping[str, int]) -> Iterator[Read]:
         done = at.get("records", 0)

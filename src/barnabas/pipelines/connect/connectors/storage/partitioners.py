@@ -42,6 +42,10 @@ class Partitioner:
         place = record.original
         return f"partition={record.partition if place is None else place[1]}"
 
+    def column_folder(self, partition: int) -> str | None:
+        """The folder of all records of a partition; None if it depends on the record."""
+        return f"partition={partition}" if type(self) is Partitioner else None
+
     def time_ms(self, record: Record) -> int:
         """The time that rotate.interval.ms counts."""
         return now_ms() if record.timestamp is None else record.timestamp

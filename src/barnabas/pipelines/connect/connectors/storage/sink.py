@@ -28,6 +28,7 @@ from barnabas.pipelines.connect.connectors.storage.partitioners import (
     now_ms,
 )
 from barnabas.pipelines.connect.connectors.storage.stores import STORE_SETTINGS, check_place, open_store
+from barnabas.pipelines.connect.data.columns import SinkColumns
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import Schema
 from barnabas.pipelines.connect.errors import DataError
@@ -39,7 +40,7 @@ JOURNAL = ".barnabas"
 class OpenFile:
     path: str
     schema: Schema | None
-    values: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)  # of records, and Arrow tables of many of them
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ class FilesSink(SinkConnector):
         self._writers: dict[TopicPartition, Writer] = {}
         self._tokens: dict[TopicPartition, str] = {}
         self._closed_any = False
+        by_partition = self._partitioner.column_folder(0) is not None
+        self.takes_columns = self._format.takes_tables and by_partition and self._interval_ms <= 0
 
     @classmethod
     def task_settings(cls, settings: Settings, tasks_max: int) -> list[dict[str, str]]:
@@ -139,6 +142,31 @@ class FilesSink(SinkConnector):
         if writer.records >= self._size:
             writer.rotate()
             self._closed_any = True
+
+    def put_columns(self, columns: SinkColumns) -> None:
+        topic, partition = columns.topic, columns.partition
+        writer = self._writers.setdefault((topic, partition), Writer())
+        folder = self._partitioner.column_folder(partition)
+        assert folder is not None
+        at = 0
+        while at < len(columns):
+            found = writer.open.get((topic, folder))
+            if found is not None and found.schema is not columns.schema and found.schema != columns.schema:
+                writer.rotate()
+                self._closed_any, found = True, None
+            if not writer.records:
+                writer.first_offset = int(columns.offsets[at])
+                writer.first_ms = max(int(columns.times_ms[at]), 0) or now_ms()
+            if found is None:
+                path = self._path(topic, folder, partition, int(columns.offsets[at]))
+                found = writer.open[topic, folder] = OpenFile(path, columns.schema)
+            rows = min(len(columns) - at, self._size - writer.records)
+            found.values.append(columns.table.slice(at, rows))
+            writer.records += rows
+            at += rows
+            if writer.records >= self._size:
+                writer.rotate()
+                self._closed_any = True
 
     def _must_rotate(self, writer: Writer, record: Record, found: OpenFile | None, at: int) -> bool:
         if found is not None and found.schema is not record.value_schema and found.schema != record.value_schema:

@@ -1,0 +1,182 @@
+"""Connect: records a second of file source, Parquet sink, JDBC source and JDBC sink.
+
+    python -m benchmarks.connect [file-source parquet-sink jdbc-source jdbc-sink apache-file-source] --records 300000
+
+Turns run in one process without Spark, as one of its tasks does them: two tasks on two cores are at most twice that.
+The rows with JDBC start a PostgreSQL of Debian's packages. `apache-file-source` is Apache Connect 4.3.1, standalone, on
+the same broker: from its start, less the time until the first record, to the last record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from barnabas.client.settings import ClientSettings
+from barnabas.pipelines.connect.plane.orders import Job, Turn
+from barnabas.pipelines.connect.plane.planner import Planner
+from barnabas.pipelines.connect.plane.turns import run_turn
+from barnabas.pipelines.connect.plugins import need
+from barnabas.testing import Node
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+FIELDS = [
+    {"type": "int64", "optional": False, "field": "id"},
+    {"type": "string", "optional": True, "field": "name"},
+    {"type": "double", "optional": True, "field": "price"},
+]
+SCHEMA = {"type": "struct", "optional": False, "fields": FIELDS}
+
+
+def timed(servers: str, name: str, settings: dict[str, str], records: int) -> str:
+    """Records a second until all have gone through, and records for a second of this process's CPU."""
+    plugin = need(settings["connector.class"], "source", "sink", setting="connector.class")
+    full = {"key.converter": STRING, "value.converter": STRING} | settings
+    tasks = plugin.load().task_settings(full, 1)
+    job = Job(name=name, kind=plugin.type, place=plugin.place, settings=full, tasks=tasks,
+              client={"bootstrap.servers": servers}, group="bench", offsets_topic="bench-offsets")  # fmt: skip
+    planner = Planner(lambda *_, **__: None)
+    planner.start(job)
+    done, spent, busy = 0, 0.0, 0.0
+    while done < records:
+        planner.running[name].tasks[0].due_at = 0.0
+        turns: list[Turn] = planner.due([name])
+        began, worked = time.perf_counter(), time.process_time()
+        for turn in turns:
+            outcome = run_turn(turn)
+            if outcome.failed:
+                raise SystemExit(outcome.trace)
+            done += outcome.records
+            planner.done(outcome)
+        spent += time.perf_counter() - began
+        busy += time.process_time() - worked
+    planner.close()
+    return f"{done / spent:,.0f} a second, {done / busy:,.0f} for a second of CPU"
+
+
+def row(number: int) -> dict[str, object]:
+    return {"id": number, "name": f"name {number % 100}", "price": number / 7}
+
+
+def send(servers: str, topic: str, records: int, written: Callable[[int], str]) -> None:
+    with Producer(ClientSettings.from_properties({}, bootstrap_servers=servers)) as producer:
+        producer.send_many(topic, [written(number).encode() for number in range(records)], partition=0)
+        producer.flush()
+
+
+def lines_of(directory: Path, records: int) -> Path:
+    path = directory / "lines.txt"
+    path.write_text("".join(f"{number:0100}\n" for number in range(records)))
+    return path
+
+
+def file_source(servers: str, directory: Path, records: int) -> str:
+    settings = {"connector.class": "FileStreamSource", "file": str(lines_of(directory, records)), "topic": "lines"}
+    return timed(servers, "lines", settings, records)
+
+
+def parquet_sink(servers: str, directory: Path, records: int) -> str:
+    send(servers, "json", records, lambda number: json.dumps(row(number)))
+    settings = {"connector.class": "S3Sink", "directory": str(directory), "format.class": "ParquetFormat",
+                "flush.size": str(min(records, 50_000)), "topics": "json", "value.converter": JSON,
+                "value.converter.schemas.enable": "false", "rotate.schedule.interval.ms": "1"}  # fmt: skip
+    return timed(servers, "parquet", settings, records)
+
+
+def jdbc_source(servers: str, directory: Path, records: int) -> str:
+    from tests.support.databases import Postgres
+
+    database = Postgres()
+    try:
+        database.execute(
+            "create table things (id bigint primary key, name text, price double precision)",
+            f"insert into things select n, 'name ' || n % 100, n / 7.0 from generate_series(1, {records}) n",
+        )
+        settings = {"connector.class": "JdbcSource", "connection.user": "tester", "mode": "incrementing",
+                    "connection.url": f"jdbc:postgresql://127.0.0.1:{database.port}/postgres",
+                    "incrementing.column.name": "id", "table.whitelist": "things", "topic.prefix": "jdbc-",
+                    "value.converter": JSON}  # fmt: skip
+        return timed(servers, "jdbc-in", settings, records)
+    finally:
+        database.close()
+
+
+def jdbc_sink(servers: str, directory: Path, records: int) -> str:
+    from tests.support.databases import Postgres
+
+    database = Postgres()
+    try:
+        send(servers, "things", records, lambda number: json.dumps({"schema": SCHEMA, "payload": row(number)}))
+        settings = {"connector.class": "JdbcSink", "connection.user": "tester", "insert.mode": "upsert",
+                    "connection.url": f"jdbc:postgresql://127.0.0.1:{database.port}/postgres", "auto.create": "true",
+                    "pk.mode": "record_value", "pk.fields": "id", "topics": "things",
+                    "value.converter": JSON}  # fmt: skip
+        return timed(servers, "jdbc-out", settings, records)
+    finally:
+        database.close()
+
+
+def apache_file_source(servers: str, directory: Path, records: int) -> str:
+    from tests.support import reference_libs
+    from tests.support.reference import free_port
+
+    (directory / "worker.properties").write_text(
+        f"bootstrap.servers={servers}\nkey.converter={STRING}\nvalue.converter={STRING}\n"
+        f"offset.storage.file.filename={directory}/offsets\nlisteners=http://127.0.0.1:{free_port()}\n"
+    )
+    (directory / "source.properties").write_text(
+        "name=lines\nconnector.class=org.apache.kafka.connect.file.FileStreamSourceConnector\n"
+        f"file={lines_of(directory, records)}\ntopic=apache\n"
+    )
+    command = [reference_libs.java(), "-Xmx256m", "-cp", f"{reference_libs.connect_libs()}/*",
+               "org.apache.kafka.connect.cli.ConnectStandalone", str(directory / "worker.properties"),
+               str(directory / "source.properties")]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with Cluster(ClientSettings.from_properties({}, bootstrap_servers=servers)) as cluster:
+            began, first, end = None, 0, 0
+            while end < records:
+                if process.poll() is not None:
+                    raise SystemExit("Apache Connect ended by itself")
+                found = cluster.metadata(["apache"]).topics["apache"]
+                end = 0 if found.error else cluster.list_offsets({("apache", 0): -1})["apache", 0].offset
+                if began is None and end:
+                    began, first = time.perf_counter(), end
+                time.sleep(0.005)
+            assert began is not None
+            return f"{(end - first) / (time.perf_counter() - began):,.0f} a second"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+ROWS = {
+    "file-source": (file_source, "lines of 100 bytes to a topic"),
+    "parquet-sink": (parquet_sink, "JSON of 3 fields to Parquet"),
+    "jdbc-source": (jdbc_source, "rows of 3 columns of PostgreSQL to JSON with schemas"),
+    "jdbc-sink": (jdbc_sink, "JSON with schemas of 3 fields upserted into PostgreSQL"),
+    "apache-file-source": (apache_file_source, "Apache Connect 4.3.1, lines of 100 bytes to a topic"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], metavar="row", help=", ".join(ROWS))
+    parser.add_argument("--records", type=int, default=300_000)
+    options = parser.parse_args()
+    for name in options.rows or ROWS:
+        run, what = ROWS[name]
+        with tempfile.TemporaryDirectory() as directory, Node() as node:
+            print(f"{name} ({what}): {run(node.bootstrap_servers, Path(directory), options.records)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
