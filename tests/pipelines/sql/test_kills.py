@@ -88,8 +88,8 @@ def driver_of(server: SqlServer) -> int:
     listed = subprocess.run(
         ["ps", "-o", "pid=,comm=", "-g", str(server._process.pid)], capture_output=True, text=True, check=False
     )
-    found = [line.split() for line in listed.stdout.splitlines()]
-    (driver,) = [int(pid) for pid, name in found if name == "java"]
+    found = [line.split(None, 1) for line in listed.stdout.splitlines()]
+    (driver,) = [int(pid) for pid, name in found if name.strip() == "java"]
     return driver
 
 
