@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden connect-rest debezium docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest debezium docs format clean
 
 setup: $(STAMP)
 
@@ -55,6 +55,16 @@ soak-transactions: setup
 KILLS ?= 500
 soak: setup
 	BARNABAS_NODE_KILLS=$(KILLS) $(BIN)/python -m pytest tests/faults/test_kills.py -s
+
+# Random plans of SQL against a computation in batch: `make sql-plans PLANS=1000`.
+PLANS ?= 1000
+sql-plans: setup
+	BARNABAS_PLANS=$(PLANS) $(BIN)/python -m pytest tests/unit/pipelines/sql/test_plans.py -n 2
+
+# A SQL server that is killed again and again, on Apache Kafka and on a node of ours: `make sql-kills SQL_KILLS=5`.
+SQL_KILLS ?= 3
+sql-kills: setup
+	BARNABAS_SQL_KILLS=$(SQL_KILLS) $(BIN)/python -m pytest tests/pipelines/sql/test_kills.py -s
 
 # Frames and record batches against a live node: `make fuzz SECONDS=1800`.
 SECONDS ?= 1800

@@ -38,7 +38,9 @@ def server(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql
         find_java()
     except JavaMissing as error:
         pytest.skip(str(error))
-    started = SqlServer(node.bootstrap_servers, tmp_path_factory.mktemp("sql")).start()
+    lake = str(tmp_path_factory.mktemp("lake"))
+    directory = tmp_path_factory.mktemp("sql")
+    started = SqlServer(node.bootstrap_servers, directory, ksql_batch_files_directories=lake).start()
     yield started
     started.stop()
 
@@ -190,7 +192,7 @@ def test_made_up_records_are_read_by_the_courses_statements(node: Node, server: 
     assert any(row[2] is not None for row in server.rows("SELECT * FROM enriched;"))
 
 
-def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlServer, tmp_path: Path) -> None:
+def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlServer) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -203,7 +205,8 @@ def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlSer
     )
     for number in range(4):
         server.run(f"INSERT INTO bs VALUES ('{'ab'[number % 2]}', {number}, STRUCT(a := {number}));")
-    pq.write_table(pa.table({"id": ["a", "b"], "city": ["Bern", "Chur"]}), tmp_path / "cities.parquet")
+    lake = server.settings["ksql.batch.files.directories"]
+    pq.write_table(pa.table({"id": ["a", "b"], "city": ["Bern", "Chur"]}), f"{lake}/cities.parquet")
     assert server.rows("SELECT id, st->a AS a FROM bs ORDER BY v DESC LIMIT 2;") == [["b", 3], ["a", 2]]
     assert sorted(server.rows("SELECT name, SUM(v) FROM bs JOIN bt ON bs.id = bt.id GROUP BY name;")) == [
         ["Anna", 2],
@@ -211,11 +214,46 @@ def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlSer
     ]
     ranked = "SELECT id, v, RANK() OVER (PARTITION BY id ORDER BY v DESC) AS n FROM bs WHERE ROWTIME > 0"
     assert sorted(server.rows(f"SELECT id, v FROM ({ranked}) WHERE n = 1;")) == [["a", 2], ["b", 3]]
-    cities = f"SELECT name, city FROM bt JOIN parquet.`{tmp_path}/cities.parquet` c ON bt.id = c.id ORDER BY city;"
+    cities = f"SELECT name, city FROM bt JOIN parquet.`{lake}/cities.parquet` c ON bt.id = c.id ORDER BY city;"
     assert server.rows(cities) == [["Anna", "Bern"], ["it's", "Chur"]]
     status, text = server.ask("/query-stream", {"sql": "SELECT nope FROM bs ORDER BY v;"})
     assert (status, json.loads(text)["error_code"]) == (400, 40001)
     assert "name `NOPE` cannot be resolved" in json.loads(text)["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("SELECT * FROM text.`/etc/passwd`;", "`/etc/passwd` is not below a directory of ksql.batch.files.directories"),
+        ("SELECT * FROM `text`.`/etc/passwd` ORDER BY 1;", "`text`.`/etc/passwd` cannot be found"),
+        ("SELECT * FROM binaryfile.`/etc/passwd` ORDER BY 1;", "`BINARYFILE`.`/etc/passwd` cannot be found"),
+        ("SELECT * FROM text.`{lake}/nothing` ORDER BY 1;", "Path does not exist"),
+        ("SELECT java_method('java.lang.System', 'exit', 1) ORDER BY 1;", "JAVA_METHOD calls Java"),
+        ("WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY '{lake}/w' USING csv SELECT * FROM a;", "Syntax error"),
+        ("SELECT TRANSFORM(1) USING 'touch {lake}/t' AS (x STRING) FROM (SELECT 1);", "runs a program"),
+    ],
+)
+def test_a_select_in_batch_reaches_no_files_but_those_it_may(server: SqlServer, text: str, sentence: str) -> None:
+    lake = server.settings["ksql.batch.files.directories"]
+    status, answer = server.ask("/query-stream", {"sql": text.replace("{lake}", lake)})
+    assert (status, json.loads(answer)["error_code"]) == (400, 40001), answer
+    assert sentence in json.loads(answer)["message"]
+    assert [one.name for one in Path(lake).iterdir() if one.suffix != ".parquet"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("CREATE FUNCTION sh(STRING) RETURNS INT AS 'os:system';", "Python functions of module 'os' are not called"),
+        ("SET 'ksql.schema.registry.url'='http://x';", "Cannot override property 'ksql.schema.registry.url'"),
+        ("ALTER SYSTEM 'ksql.connect.url'='http://x';", "Cannot override property 'ksql.connect.url'"),
+        ("RUN SCRIPT '/etc/passwd';", "is no statement for a server"),
+    ],
+)
+def test_a_statement_reaches_no_code_and_no_setting_of_the_server(server: SqlServer, text: str, sentence: str) -> None:
+    status, answer = server.ask("/ksql", {"ksql": text})
+    assert status == 400, answer
+    assert sentence in json.loads(answer)["message"]
 
 
 @pytest.fixture

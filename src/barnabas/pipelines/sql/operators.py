@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from barnabas.pipelines.sql.compute import dates
 from barnabas.pipelines.sql.compute.compiler import Compiled
 from barnabas.pipelines.sql.compute.java import EvaluationError, frozen
 from barnabas.pipelines.sql.formats.codecs import Codec
+from barnabas.pipelines.sql.formats.kafka import KafkaCodec
 from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.streams.expressions import OfRows
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.stateless import Branch
 from barnabas.pipelines.streams.rows import Rows, made
@@ -51,13 +54,19 @@ class KeyCoding:
         values = (key,) if len(kinds) == 1 else key
         return self.codec.encode([thawed(one, kind) for one, (_, kind) in zip(values, kinds, strict=True)]) or b""
 
+    def encode_all(self, keys: list[Any]) -> pa.Array:
+        kinds = self.codec.columns
+        if len(kinds) == 1 and kinds[0][1].base == "STRING" and isinstance(self.codec, KafkaCodec):
+            return pa.array(keys, pa.string()).cast(pa.binary())
+        return pa.array([None if one is None else self.encode(one) for one in keys], pa.binary())
+
     def decode(self, data: bytes) -> Any:
         return key_of(self.codec.decode(data))
 
 
 def key_serde(codec: Codec) -> Serde[Any]:
     coding = KeyCoding(codec)
-    return Serde(f"sql key {codec.columns}", coding.encode, coding.decode)
+    return Serde(f"sql key {codec.columns}", coding.encode, coding.decode, encode_all=coding.encode_all)
 
 
 @dataclass
@@ -67,13 +76,16 @@ class ValueCoding:
     def encode(self, values: Any) -> bytes:
         return self.codec.encode(values) or b""
 
+    def encode_all(self, rows: list[Any]) -> pa.Array:
+        return pa.array(self.codec.encode_all(rows), pa.binary())
+
     def decode(self, data: bytes) -> Any:
         return self.codec.decode(data)
 
 
 def value_serde(codec: Codec) -> Serde[Any]:
     coding = ValueCoding(codec)
-    return Serde(f"sql value {codec.columns}", coding.encode, coding.decode)
+    return Serde(f"sql value {codec.columns}", coding.encode, coding.decode, encode_all=coding.encode_all)
 
 
 @dataclass
@@ -95,6 +107,8 @@ class ReadSource(Branch):
 
     def run(self, task: Task, inputs: list[Rows]) -> list[Rows]:
         (rows,) = inputs
+        if (whole := self.read_all(rows)) is not None:
+            return [whole, made([], [], [], [])]
         good: tuple[list[Any], list[Any], list[int], list[int]] = ([], [], [], [])
         bad: tuple[list[Any], list[Any], list[int], list[int]] = ([], [], [], [])
         plain = self.plain_reader()
@@ -123,6 +137,27 @@ class ReadSource(Branch):
                 for column, one in zip(good, (*found, rank), strict=True):
                     column.append(one)
         return [made(*good), made(*bad)]
+
+    def read_all(self, rows: Rows) -> Rows | None:
+        """The whole batch, if it goes the way of most records and all of it can be read."""
+        if self.window is not None or self.headers or self.time_at is not None or self.wants_place:
+            return None
+        assert self.key_codec is not None
+        assert self.value_codec is not None
+        kinds = [kind.base for _, kind in self.key_codec.columns]
+        if None in rows.values or (kinds and None in rows.keys):
+            return None
+        try:
+            parts = self.key_codec.decode_all(rows.keys) if kinds else [()] * len(rows)
+            values = self.value_codec.decode_all(rows.values)
+        except (SerdeError, EvaluationError):
+            return None
+        if kinds in (["STRING"], ["INTEGER"], ["BIGINT"]):
+            keys = [one[0] for one in parts]
+        else:
+            keys = [key_of(one) for one in parts]
+        whole = zip(parts, values, rows.times.tolist(), strict=True)
+        return Rows(keys, [(*part, *value, time, None, None) for part, value, time in whole], rows.times, rows.ranks)
 
     def plain_reader(self) -> Callable[[bytes, bytes, int], tuple[Any, tuple[Any, ...]]] | None:
         """The way of most records: no window, no headers, no time of their own, nobody asks for their place."""
@@ -243,10 +278,13 @@ class OwnTime(Operator):
 
 
 @dataclass
-class Condition:
+class Condition(OfRows):
     """WHERE and HAVING: what is null or can't be computed does not hold."""
 
     test: Compiled
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        return self.test.all(values)
 
     def __call__(self, key: Any, row: Any) -> bool:
         try:
@@ -257,11 +295,14 @@ class Condition:
 
 
 @dataclass
-class Columns:
+class Columns(OfRows):
     """A tuple of expressions. One that can't be computed is null."""
 
     whole: Compiled
     each: list[Compiled]
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        return self.whole.all(values)
 
     def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
         try:
@@ -333,10 +374,18 @@ class Picked:
 
 
 @dataclass
-class Chain:
+class Chain(OfRows):
     """Functions of key and row one after the other; a row that is gone stays so."""
 
     functions: tuple[Callable[[Any, Any], Any], ...]
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        if None in values:
+            return list(map(self, keys, values))
+        rows = list(values)
+        for function in self.functions:
+            rows = function.all(keys, rows) if isinstance(function, OfRows) else list(map(function, keys, rows))
+        return rows
 
     def __call__(self, key: Any, row: Any) -> Any:
         if row is None:

@@ -220,7 +220,14 @@ class Scope:
         return name, f"({name} := {expression.code(self)})"
 
 
-class Computed:
+class OfRows:
+    """A function of key and value that is asked for many rows at once, and one by one where that fails."""
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        raise NotImplementedError
+
+
+class Computed(OfRows):
     """Expressions as a function of key and value: of one, or of an object of several by name."""
 
     def __init__(self, expression: Expression | None = None, fields: Mapping[str, Expression] | None = None) -> None:

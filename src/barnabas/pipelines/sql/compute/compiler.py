@@ -7,7 +7,7 @@ function of a row: its source and constants travel to Spark's workers, where it 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.pipelines.sql.compute import dates, evaluate
@@ -50,14 +50,18 @@ class Code(NamedTuple):
     never_null: bool = False
 
 
+OF_A_ROW = "lambda r: "
+
+
 class Compiled:
     """A function of one row, or of what the code names as parameters."""
 
-    __slots__ = ("_call", "constants", "source")
+    __slots__ = ("_all", "_call", "constants", "source")
 
     def __init__(self, source: str, constants: tuple[Any, ...]) -> None:
         self.source, self.constants = source, constants
         self._call: Any = None
+        self._all: Any = None
 
     def __reduce__(self) -> Any:
         return Compiled, (self.source, self.constants)
@@ -68,6 +72,14 @@ class Compiled:
         if self._call is None:
             self._call = eval(self.source, {"E": evaluate, "c": self.constants})
         return self._call  # type: ignore[no-any-return]
+
+    def all(self, rows: Sequence[Any]) -> list[Any]:
+        """For many rows at once, if it is a function of one row."""
+        if self._all is None:
+            code = self.source.removeprefix(OF_A_ROW)
+            assert code != self.source
+            self._all = eval(f"lambda rows: [{code} for r in rows]", {"E": evaluate, "c": self.constants})
+        return self._all(rows)  # type: ignore[no-any-return]
 
     def __call__(self, *arguments: Any) -> Any:
         return self.call(*arguments)

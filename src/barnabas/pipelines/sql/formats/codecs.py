@@ -29,6 +29,13 @@ class Codec:
         """Raises SerdeError with a reason."""
         raise NotImplementedError
 
+    def encode_all(self, rows: Sequence[Any]) -> list[bytes | None]:
+        return [None if row is None else self.encode(row) or b"" for row in rows]
+
+    def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """All or none."""
+        return [self.decode(one) for one in data]
+
 
 class NoneCodec(Codec):
     def encode(self, values: Sequence[Any]) -> bytes | None:

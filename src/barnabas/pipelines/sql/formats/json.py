@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,6 +16,21 @@ from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.types import SqlType
 
 Coerce = Callable[[Any], Any]
+DETOURS_LEAST = 100
+NEVER = "\0 no record has this value"
+_Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+_Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+TYPED: dict[str, Any] = {
+    "BOOLEAN": bool | None,
+    "INTEGER": _Int | None,
+    "BIGINT": _Long | None,
+    "DOUBLE": float | None,
+    "STRING": str | None,
+    "TIMESTAMP": _Long | None,
+    "DATE": _Int | None,
+    "TIME": _Int | None,
+}
+_as_tuple = msgspec.structs.astuple
 _write = msgspec.json.Encoder(decimal_format="number").encode
 _read = msgspec.json.Decoder().decode
 _read_exact = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -31,6 +46,9 @@ class JsonCodec(Codec):
         self._spelled = list(self._names)  # as the last record spelled them
         self._plain = all(write is _same for write in self._writers)
         self._load = _read_exact if any(has_decimal(kind) for _, kind in columns) else _read
+        self._fast = self._typed() if wrap and columns and all(kind.base in TYPED for _, kind in columns) else None
+        self._detours = 0
+        self._write_rows: Callable[[Sequence[Any]], list[bytes | None]] | None = None
 
     def __reduce__(self) -> Any:
         return JsonCodec, (self.columns, self.wrap)
@@ -47,7 +65,65 @@ class JsonCodec(Codec):
             }
         )
 
+    def encode_all(self, rows: Sequence[Any]) -> list[bytes | None]:
+        if not self.wrap or not self._plain:
+            return super().encode_all(rows)
+        if self._write_rows is None:
+            fields = ", ".join(f"{name!r}: r[{at}]" for at, name in enumerate(self._names))
+            code = f"lambda rows: [None if r is None else w({{{fields}}}) for r in rows]"
+            self._write_rows = eval(code, {"w": _write})
+        return self._write_rows(rows)
+
+    def _typed(self) -> Callable[[bytes], tuple[Any, ...]]:
+        """Reads the columns alone, as the last record spelled them, if they have just their types. A column's own
+        spelling beside another goes before it, which is left to the other way."""
+        count = len(self.columns)
+        fields: list[Any] = [(f"c{at}", TYPED[kind.base], msgspec.UNSET) for at, (_, kind) in enumerate(self.columns)]
+        names = {f"c{at}": name for at, name in enumerate(self._spelled)}
+        others = [name for name, spelled in zip(self._names, self._spelled, strict=True) if name != spelled]
+        fields += [(f"o{at}", Literal[NEVER], NEVER) for at in range(len(others))]
+        names |= {f"o{at}": name for at, name in enumerate(others)}
+        read = msgspec.json.Decoder(msgspec.defstruct("Columns", fields, rename=names, gc=False)).decode
+        if others:
+            return lambda data: _as_tuple(read(data))[:count]
+        return lambda data: _as_tuple(read(data))
+
     def decode(self, data: bytes) -> tuple[Any, ...]:
+        if self._fast is None:
+            return self._decode(data)
+        try:
+            found = self._fast(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return self._detour(data)
+        return self._detour(data) if msgspec.UNSET in found else found
+
+    def _detour(self, data: bytes) -> tuple[Any, ...]:
+        """A record with another spelling, without a column, or with a value that is converted."""
+        self._detours += 1
+        before = list(self._spelled)
+        found = self._decode(data)
+        if before != self._spelled:
+            self._fast = self._typed()
+        return found
+
+    def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """All or none. After a batch of which most went a detour the next ones go it at once."""
+        self._detours = 0
+        if self._fast is None:
+            return [self._decode(one) for one in data]
+        read, missing = self._fast, msgspec.UNSET
+        try:
+            found = [read(one) for one in data]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = [self.decode(one) for one in data]
+        else:
+            for at in [at for at, one in enumerate(found) if missing in one]:
+                found[at] = self.decode(data[at])
+        if self._detours > DETOURS_LEAST and self._detours * 2 > len(data):
+            self._fast = None
+        return found
+
+    def _decode(self, data: bytes) -> tuple[Any, ...]:
         try:
             found = self._load(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -20,6 +20,14 @@ class KafkaCodec(Codec):
             return str(value).encode()
         return bytes(value) if base == "BYTES" else struct.pack(FORMS[base], value)
 
+    def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        if self.columns[0][1].base == "STRING":
+            try:
+                return [(one.decode(),) for one in data]
+            except UnicodeDecodeError:
+                pass  # one by one it is told
+        return [self.decode(one) for one in data]
+
     def decode(self, data: bytes) -> tuple[Any, ...]:
         base = self.columns[0][1].base
         if base == "STRING":

@@ -7,7 +7,7 @@ They have no EMIT and say what streams can't: ORDER BY, DISTINCT, a window funct
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.pipelines.sql.language.lexer import END, OPERATOR, QUOTED, STRING, WORD, Token
 
@@ -31,18 +31,35 @@ def is_batch(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def spark_text(source: str, tokens: Sequence[Token]) -> str:
+def files_in(tokens: Sequence[Token]) -> dict[int, tuple[str, str]]:
+    """Format and path of each file, by the place of its first token; it has three."""
+    found: dict[int, tuple[str, str]] = {}
+    for at, (first, dot, path) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        if first.kind == WORD and first.text in FILES and dot.text == "." and path.kind == QUOTED:
+            found[at] = (first.text, path.text)
+    return found
+
+
+def spark_text(tokens: Sequence[Token], files: Mapping[int, str]) -> str:
     """Names in upper case unless they are quoted, backquotes around those that are, `->` as a dot, texts with Spark's
-    escapes."""
+    escapes, and views in the places of files. In parentheses, so that it is a query and nothing else."""
     found: list[str] = []
     end = 0
-    for token in tokens:
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
         if token.kind == END or (token.kind == OPERATOR and token.text == ";"):
             break
-        found.append(" " if token.start > end else "")
-        found.append(_shown(token))
-        end = token.end
-    return "".join(found).strip()
+        after_word = at > 0 and tokens[at - 1].kind == WORD and token.kind == STRING  # r'...' is another text
+        found.append(" " if token.start > end or after_word else "")
+        if at in files:
+            found.append(files[at])
+            at += 2
+        else:
+            found.append(_shown(token))
+        end = tokens[at].end
+        at += 1
+    return f"({''.join(found).strip()})"
 
 
 def _shown(token: Token) -> str:

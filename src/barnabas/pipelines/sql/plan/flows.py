@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from typing import Any
 
 from barnabas.pipelines.sql.formats.codecs import Codec, codec_of
@@ -18,6 +19,7 @@ from barnabas.pipelines.streams.tables import Table, tabled
 from barnabas.pipelines.streams.topology import Topology
 from barnabas.pipelines.streams.windows import session_windowed, time_windowed
 
+AS_THEY_ARE = replace(BYTES, decode_all=methodcaller("to_pylist"))
 KAFKA_KINDS = ("INTEGER", "BIGINT", "DOUBLE", "STRING", "BYTES")
 
 
@@ -76,7 +78,7 @@ def source_flow(planning: Planning, source: DataSource, alias: str, *, wants_pla
         wants_place,
         planning.query_id,
     )
-    records = planning.topology.stream(source.topic, key=BYTES, value=BYTES)
+    records = planning.topology.stream(source.topic, key=AS_THEY_ARE, value=AS_THEY_ARE)
     serde = windowed(key_serde(key_codec), source.window)
     # A source whose reader is a table's comes first among records of one time.
     read = graph.add(

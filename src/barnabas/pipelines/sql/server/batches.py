@@ -13,12 +13,13 @@ from typing import Any
 
 from barnabas.pipelines.sql.compute.java import EvaluationError
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.language.batches import names_in, spark_text
+from barnabas.pipelines.sql.language.batches import files_in, names_in, spark_text
 from barnabas.pipelines.sql.language.lexer import tokens_of
 from barnabas.pipelines.sql.metastore import DataSource, Metastore
 from barnabas.pipelines.sql.operators import ReadSource
 from barnabas.pipelines.sql.relations import PSEUDO, WINDOWEND, WINDOWSTART
 from barnabas.pipelines.sql.server.arrow import arrow_type, from_arrow, spark_type, sql_type, to_arrow
+from barnabas.pipelines.sql.server.reach import Reach, check_batch
 from barnabas.pipelines.sql.server.views import RecordPlace, Views, reader_of
 from barnabas.pipelines.sql.types import BIGINT, INTEGER, SqlType
 from barnabas.pipelines.streams.serdes import SerdeError
@@ -104,20 +105,31 @@ class RowsOfRecords:
 
 
 class Batches:
-    def __init__(self, session: Callable[[], Any], options: dict[str, str], views: Views) -> None:
-        self._session, self._options, self._views = session, options, views
+    def __init__(self, session: Callable[[], Any], options: dict[str, str], views: Views, reach: Reach) -> None:
+        self._session, self._options, self._views, self._reach = session, options, views, reach
 
     def select(self, metastore: Metastore, text: str) -> tuple[tuple[str, ...], list[SqlType], Rows]:
         """Names, types and rows."""
+        from pyspark.errors import PySparkException
+
         tokens = tokens_of(text)
+        check_batch(tokens)
+        files = {at: (name, self._reach.check_file(path)) for at, (name, path) in files_in(tokens).items()}
         named = names_in(tokens)
         sources = [one for name, one in metastore.sources.items() if name in named]
         spark = self._session().newSession()
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.runSQLOnFiles", "false")
         for source in sources:
             frame = self._table(spark, source, named) if source.table else self._stream(spark, source, named)
             frame.createOrReplaceTempView(f"`{source.name}`")
-        return answered(spark, spark_text(text, tokens), list(metastore.sources))
+        views = {at: f"`\u0001{name}_{at}`" for at, (name, _) in files.items()}
+        try:
+            for at, (name, path) in files.items():
+                spark.read.format(name.lower()).load(path).createOrReplaceTempView(views[at])
+        except PySparkException as error:
+            raise SqlError(sentence(str(error))) from None
+        return answered(spark, spark_text(tokens, views))
 
     def _table(self, spark: Any, source: DataSource, named: set[str]) -> Any:
         import pyarrow as pa
@@ -140,7 +152,7 @@ def schema_text(columns: Chosen) -> str:
     return ", ".join(f"`{name.replace('`', '``')}` {spark_type(kind)}" for name, kind in pairs)
 
 
-def answered(spark: Any, text: str, known: list[str]) -> tuple[tuple[str, ...], list[SqlType], Rows]:
+def answered(spark: Any, text: str) -> tuple[tuple[str, ...], list[SqlType], Rows]:
     from pyspark.errors import PySparkException
 
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the sentence goes to who asked

@@ -89,12 +89,12 @@ class Kafka:
         found = self._asked(lambda cluster: cluster.list_offsets(wanted, isolation="read_committed"))
         return {name: one.offset for name, one in found.items()}
 
-    def consumer(self, *, committed: bool = True, records: int = 5000) -> AssignedConsumer:
+    def consumer(self, *, committed: bool = True, records: int = 5000, wait_ms: int = 200) -> AssignedConsumer:
         fetch = FetchSettings.from_properties(
             {
                 **self.settings.properties,
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "fetch.max.wait.ms": "200",
+                "fetch.max.wait.ms": str(wait_ms),
             }
         )
         return AssignedConsumer(self.settings, ConsumerSettings(fetch=fetch, max_poll_records=records))

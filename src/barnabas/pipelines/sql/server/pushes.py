@@ -20,7 +20,7 @@ from barnabas.pipelines.streams.errors import StreamsError
 from barnabas.pipelines.streams.windows import Windowed
 
 log = logging.getLogger(__name__)
-POLL_MS = 100
+TO_END_POLL_MS, POLL_MS = 100, 1000  # hundreds of queries wait at once, and a record ends the wait
 LIMIT_REACHED, ENDED = "Limit Reached", "Query Completed"
 Row = tuple[Any, ...]
 
@@ -70,13 +70,14 @@ class PushQuery:
             partitions[topic] = max(partitions.get(topic, 0), number + 1)
         run = LocalRun(self.planned.topology, partitions)
         given = 0
+        wait_ms = TO_END_POLL_MS if self._to_end else POLL_MS
         try:
-            with self._kafka.consumer() as consumer:
+            with self._kafka.consumer(wait_ms=wait_ms) as consumer:
                 consumer.assign(self._positions)
                 while not self._stopped.is_set():
                     if self._to_end and all(consumer.positions[one] >= end for one, end in self._ends.items()):
                         return ENDED
-                    records = consumer.poll(POLL_MS)
+                    records = consumer.poll(wait_ms)
                     if not records:
                         continue
                     shown = shown_rows(self.planned, run.process([as_given(one) for one in records]))

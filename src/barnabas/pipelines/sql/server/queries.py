@@ -138,7 +138,10 @@ class SparkQueries:
         for entry in list(self.entries.values()):
             self._halt(entry)
         if self._spark is not None:
-            self._spark.stop()
+            try:
+                self._spark.stop()
+            except Exception as error:
+                log.warning("Spark did not stop cleanly: %s", error)
         self._halted.set()
 
     def _start_all(self) -> None:
@@ -207,13 +210,29 @@ class SparkQueries:
         """Finds queries that ended by themselves, and starts them again when it is time."""
         for entry in list(self.entries.values()):
             if entry.state == "RUNNING" and entry.run is not None:
-                if not entry.run.is_active:
+                try:
+                    active = entry.run.is_active
+                except Exception as error:  # py4j's, of a driver that does not answer
+                    self._lost(error)
+                    return
+                if not active:
                     (query,) = entry.run.queries
                     self._failed(entry, query.exception() or "it ended")
                 elif time.monotonic() - entry.started_at > RETRY_MOST_S:
                     entry.retry_s = RETRY_FIRST_S
             elif entry.state == "ERROR" and time.monotonic() >= entry.retry_at:
                 self._start(entry)
+
+    def _lost(self, error: Exception) -> None:
+        """The driver's process is gone: all queries go on in a new one, at their checkpoints."""
+        log.error("Spark's driver does not answer and is started again: %s", error)
+        with self._starting:
+            self._spark = None
+            forget_driver()
+        for entry in list(self.entries.values()):
+            entry.run = None
+            if entry.state == "RUNNING":
+                self._failed(entry, "Spark's driver is gone")
 
     def session(self) -> Any:
         """Spark, which starts for whoever needs it first."""
@@ -223,3 +242,14 @@ class SparkQueries:
 
                 self._spark = session(self._name, master=self._master)
             return self._spark
+
+
+def forget_driver() -> None:
+    """PySpark keeps the way to its driver for the whole process; without it the next session starts a new one."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None

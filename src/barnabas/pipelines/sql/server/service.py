@@ -28,6 +28,7 @@ from barnabas.pipelines.sql.server.lookups import Lookups
 from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
 from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
+from barnabas.pipelines.sql.server.reach import Reach, check_property
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
 from barnabas.pipelines.sql.types import SqlType
@@ -58,7 +59,8 @@ class SqlService:
         self.views = Views(self._reading)
         self.lookups = Lookups(self.views)
         options = {"kafka.bootstrap.servers": servers} | {f"kafka.{key}": value for key, value in security.items()}
-        self.batches = Batches(self.queries.session, options, self.views)
+        self.reach = Reach.from_properties(settings.properties)
+        self.batches = Batches(self.queries.session, options, self.views, self.reach)
         self.commands = CommandTopic(self.kafka, settings.command_topic, self._apply)
         self.leadership = Leadership(settings, directory, self._take_over, self.queries.deactivate)
         self.pushes: dict[str, PushQuery] = {}
@@ -112,7 +114,7 @@ class SqlService:
 
     def execute(self, text: str, properties: Mapping[str, Any], variables: Mapping[str, str]) -> list[Tree]:
         """The statements of POST /ksql, one by one; each gives a tree."""
-        session = dict(properties)
+        session = checked(properties)
         found: list[Tree] = []
         types = dict(self.engine.metastore.types)
         for statement in each_statement(text, types, dict(variables)):
@@ -127,6 +129,7 @@ class SqlService:
 
     def _one(self, statement: tree.Statement, session: dict[str, Any]) -> Tree | None:
         if isinstance(statement, tree.SetProperty):
+            check_property(statement.name)
             if statement.system:
                 self.engine.settings[statement.name] = statement.value
             elif statement.value is None:
@@ -173,6 +176,7 @@ class SqlService:
     def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
         """Makes the topics that a statement needs, before anybody applies it."""
         if isinstance(statement, tree.CreateFunction):
+            self.reach.check_module(statement.place)
             check_function(statement)
         with self.lock:
             trial = self.engine.copy()
@@ -309,6 +313,7 @@ class SqlService:
         done: Callable[[str | None, str | None], None],
     ) -> tuple[str, tuple[str, ...], Any, Any]:
         """Starts a query. Gives its id, names and types, and the rows where it was a pull query of a table."""
+        settings = self.engine.settings | checked(properties)
         with self.lock:
             metastore = self.engine.metastore.copy()
         number = next(self._numbers)
@@ -323,7 +328,6 @@ class SqlService:
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
         planned = plan(metastore, query, name=query_id)
-        settings = self.engine.settings | dict(properties)
         to_end = query.emit is None
         earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
         topics = sorted({metastore.source(name).topic for name in planned.sources})
@@ -376,6 +380,13 @@ class SqlService:
 
 
 EARLIEST_NAME = "earliest"
+
+
+def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's properties, which are what SET may set."""
+    for name in properties:
+        check_property(name)
+    return dict(properties)
 
 
 def in_batch(query: tree.Query) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from barnabas.pipelines.streams.context import Headers, RecordContext, WithContext
-from barnabas.pipelines.streams.expressions import Computed
+from barnabas.pipelines.streams.expressions import OfRows
 from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.origins import Place
 from barnabas.pipelines.streams.rows import Rows
@@ -75,7 +75,7 @@ def called(task: Task, rows: Rows, function: Callable[..., Any], contextual: boo
     """The function's results for key and value of each row, beside those rows that it didn't fail on. If it is
     `contextual` it takes the record's context, too."""
     keys, values = rows.keys, rows.values
-    if isinstance(function, Computed):
+    if isinstance(function, OfRows):
         try:
             return rows, function.all(keys, values)
         except Exception:

@@ -109,3 +109,29 @@ def test_only_the_active_server_removes_a_checkpoint(queries: SparkQueries) -> N
     becomes(queries, "A", "RUNNING")
     queries.stop("A", forget=True)
     wait_until(lambda: not queries.checkpoint("A").exists(), "the checkpoint gone", 60)
+
+
+class Lost(Run):
+    """Of a driver whose process is gone."""
+
+    @property
+    def is_active(self) -> bool:  # type: ignore[override]
+        raise ConnectionError("the driver does not answer")
+
+    @is_active.setter
+    def is_active(self, value: bool) -> None:
+        pass
+
+
+def test_queries_go_on_when_the_driver_is_gone(queries: SparkQueries, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.pipelines.sql.server.queries.RETRY_FIRST_S", 0.1)
+    (one, topology), (other, another) = query("A"), query("B")
+    queries.activate()
+    for each in (one, other):
+        queries.start(each, "earliest")
+        becomes(queries, each.id, "RUNNING")
+        queries.entries[each.id].retry_s = 0.1
+    queries.entries["A"].run = queries.entries["B"].run = Lost()
+    wait_until(lambda: len(topology.runs) == len(another.runs) == 2, "both are started again", 60)
+    becomes(queries, "A", "RUNNING")
+    becomes(queries, "B", "RUNNING")
