@@ -12,7 +12,7 @@ from dataclasses import replace
 import uvicorn
 
 from barnabas.pipelines.connect.worker.herder import Herder
-from barnabas.pipelines.connect.worker.http import make_app
+from barnabas.pipelines.connect.worker.http import make_app, refusal
 from barnabas.pipelines.connect.worker.settings import WorkerSettings
 
 BACKLOG = 1_024
@@ -60,7 +60,7 @@ async def serve(
     ready: Callable[[Herder, int], None],
 ) -> None:
     config = uvicorn.Config(
-        make_app(herder),
+        herder.settings.security.guard(make_app(herder), refusal=refusal),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -68,6 +68,8 @@ async def serve(
         server_header=False,
         timeout_graceful_shutdown=5,
     )
+    config.load()
+    config.ssl = herder.settings.security.context()
     server = Server(config, lambda: ready(herder, listening.getsockname()[1]))
     loop = asyncio.get_running_loop()
 
