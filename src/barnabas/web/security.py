@@ -58,6 +58,9 @@ CONNECT_REALM = "KafkaConnect"
 _JAAS_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 _USER = re.compile(r"\s*([^#!\s:=][^:=]*?)\s*[:=](.*)")
 _DECOY = "no such user"
+# What a browser sends to any server without asking it first.
+UNASKED_TYPES = frozenset({b"", b"text/plain", b"multipart/form-data", b"application/x-www-form-urlencoded"})
+STRANGER = "A page of another site asks; access.control.allow.origin does not name it."
 OWN_TLS = "listeners.https."
 FAILED_DELAY_S = 0.1  # who guesses waits as long as at a node
 
@@ -95,22 +98,23 @@ class HttpSecurity:
     roles: frozenset[str] = frozenset("*")
     users: Mapping[str, User] | None = field(default=None, repr=False)  # of BASIC
     bearer: HttpBearer | None = None  # if this is None as well, everybody gets in
+    origins: frozenset[str] = frozenset()  # whose pages a browser may let ask; `*` is everybody's
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], options_variable: str) -> Self:
         """`options_variable` is the variable in which the service's Java options stand."""
-        tls = _tls_settings(properties)
+        tls, origins = _tls_settings(properties), frozenset(listed(properties, "access.control.allow.origin"))
         extensions = set(listed(properties, EXTENSIONS))
         if unknown := extensions - {BASIC_EXTENSION}:
             raise InvalidSetting(EXTENSIONS, f"names {', '.join(sorted(unknown))}: only {BASIC_EXTENSION} is known.")
         if extensions:
             path = _file_of_realm(CONNECT_REALM, os.environ.get(options_variable, ""), EXTENSIONS)
-            return cls(tls=tls, realm=CONNECT_REALM, users=read_users(path, has_roles=False))
+            return cls(tls=tls, origins=origins, realm=CONNECT_REALM, users=read_users(path, has_roles=False))
         methods = {each.upper() for each in listed(properties, "authentication.method", "NONE")}
         if unknown := methods - {"NONE", "BASIC", "BEARER"}:
             raise InvalidSetting("authentication.method", f"is {', '.join(unknown)}: NONE, BASIC and BEARER are known.")
         if methods <= {"NONE"}:
-            return cls(tls=tls)
+            return cls(tls=tls, origins=origins)
         realm = properties.get("authentication.realm", "").strip()
         users, bearer = None, None
         if "BASIC" in methods:
@@ -120,7 +124,7 @@ class HttpSecurity:
 
             bearer = HttpBearer.of(properties)
         roles = frozenset(listed(properties, "authentication.roles", "*"))
-        return cls(tls=tls, realm=realm, roles=roles, users=users, bearer=bearer)
+        return cls(tls=tls, origins=origins, realm=realm, roles=roles, users=users, bearer=bearer)
 
     @property
     def is_open(self) -> bool:
@@ -163,6 +167,35 @@ class HttpSecurity:
                 await _refuse(send, status, (refusal or confluent_refusal)(status), f'{scheme} realm="{self.realm}"')
 
         return guarded
+
+    def keep_strangers_out(self, app: ASGIApp) -> ASGIApp:
+        """A page that a user looks at cannot change anything here through the user's browser, nor open a WebSocket.
+
+        Browsers ask first before they send JSON to somebody else's server, and are not answered. Forms, plain texts
+        and WebSockets they send at once, and say of which page.
+        """
+
+        async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+            if not self._is_of_stranger(scope):
+                await app(scope, receive, send)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await _refuse(send, 403, {"error_code": 403, "message": STRANGER}, "")
+
+        return checked
+
+    def _is_of_stranger(self, scope: Scope) -> bool:
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not origin or "*" in self.origins or origin in self.origins:
+            return False
+        if origin.partition("://")[2] == headers.get(b"host", b"").decode("latin-1"):
+            return False
+        if scope["type"] == "websocket":
+            return True
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        return scope["method"] == "POST" and kind in UNASKED_TYPES
 
     def identify(self, authorization: bytes) -> Caller | None:
         """None for who is unknown."""

@@ -101,7 +101,7 @@ def test_a_change_is_forwarded_with_the_callers_own_password(workers: list[Any],
         status, answer = call(worker, certificates, "POST", "/connectors", body)
         assert status == 201, answer
     for worker in workers:
-        wait_until(lambda: call(worker, certificates, "GET", "/connectors")[1] == ["c0", "c1"], 30)  # noqa: B023
+        wait_until(lambda: call(worker, certificates, "GET", "/connectors")[1] == ["c0", "c1"], "both know both")  # noqa: B023
 
 
 def test_bodies_have_a_bound(workers: list[Any], certificates: Path) -> None:

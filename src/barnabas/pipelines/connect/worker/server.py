@@ -59,8 +59,9 @@ async def serve(
     connectors: Sequence[Mapping[str, str]],
     ready: Callable[[Herder, int], None],
 ) -> None:
+    security = herder.settings.security
     config = uvicorn.Config(
-        herder.settings.security.guard(make_app(herder), refusal=refusal),
+        security.keep_strangers_out(security.guard(make_app(herder), refusal=refusal)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -69,7 +70,7 @@ async def serve(
         timeout_graceful_shutdown=5,
     )
     config.load()
-    config.ssl = herder.settings.security.context()
+    config.ssl = security.context()
     server = Server(config, lambda: ready(herder, listening.getsockname()[1]))
     loop = asyncio.get_running_loop()
 

@@ -18,7 +18,8 @@ def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None
     """Until SIGINT or SIGTERM. `ready` is told the port."""
     import uvloop
 
-    tls = settings.security.context()
+    security = settings.security
+    tls = security.context()
     if tls is not None:
         tls.set_alpn_protocols(["h2", "http/1.1"])
     listening = server.listen(settings.host, settings.port, "The SQL server")
@@ -30,7 +31,7 @@ def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(
                     server.serve(
-                        settings.security.guard(make_app(service), reads=reads, refusal=refusal),
+                        security.keep_strangers_out(security.guard(make_app(service), reads=reads, refusal=refusal)),
                         listening,
                         lambda: ready(service, port),
                         protocol=Http1Or2,
