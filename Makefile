@@ -153,3 +153,8 @@ format: setup
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+
+# A cluster of ours and Apache Kafka with all listeners secured, and pipelines over SASL_SSL: some minutes.
+.PHONY: test-secured
+test-secured: setup
+	BARNABAS_TEST_SECURED=1 $(BIN)/python -m pytest -q tests/reference/test_secured_members.py tests/pipelines/test_secured.py

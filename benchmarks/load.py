@@ -83,7 +83,8 @@ def produce(servers: str, topic: str, records: int, record_bytes: int, **setting
             client.poll(0.001)
     _send_one(client, topic, os.urandom(record_bytes))
     took = time.perf_counter() - began
-    _, end = consumer(servers).get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
+    secured = {key: value for key, value in settings.items() if key.startswith(("security.", "sasl.", "ssl."))}
+    _, end = consumer(servers, **secured).get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
     if end < chunks * chunk_records + 2:
         raise RuntimeError(f"only {end} of {chunks * chunk_records + 2} records arrived")
     return took
@@ -198,9 +199,9 @@ def produce_until_acknowledged(servers: str, topic: str) -> None:
     _send_one(producer(servers, **{"linger.ms": 0, "retry.backoff.ms": 5, "reconnect.backoff.ms": 5}), topic, b"back")
 
 
-def consume(servers: str, topic: str, records: int) -> float:
+def consume(servers: str, topic: str, records: int, **settings: Any) -> float:
     """Reads so many records from the beginning; the seconds until the last one is in Python's hands."""
-    client = consumer(servers)
+    client = consumer(servers, **settings)
     client.list_topics(topic, timeout=WAIT_S)
     began = time.perf_counter()
     client.assign([TopicPartition(topic, 0, 0)])

@@ -12,8 +12,8 @@ from barnabas.core.controller.delegation_tokens import TokenRules
 from barnabas.core.security.sasl import ScramCredential
 from barnabas.node.dispatch import SECRET_APIS
 from barnabas.node.security.login import Logins
-from barnabas.services.http_security import Caller, HttpSecurity, User
 from barnabas.services.rest.settings import RestSettings
+from barnabas.web.security import Caller, HttpSecurity, User
 from barnabas.wire.apis import message_classes
 from barnabas.wire.messages.envelope import EnvelopeRequest
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from barnabas.client.redirects import open_carefully
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 DOCUMENT_BYTES_MAX = 1 << 20
@@ -21,7 +22,7 @@ def read_keys(url: str) -> dict[str | None, Any]:
     if parts.scheme == "file":
         text = Path(unquote(parts.path)).read_bytes()
     else:
-        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as response:
+        with open_carefully(url, READ_TIMEOUT_S) as response:
             text = response.read(DOCUMENT_BYTES_MAX + 1)
     if len(text) > DOCUMENT_BYTES_MAX:
         raise ValueError(f"it has more than {DOCUMENT_BYTES_MAX} bytes")

@@ -21,6 +21,7 @@ from typing import Any
 
 from barnabas.client.errors import AuthenticationFailed, InvalidSetting
 from barnabas.client.properties import integer
+from barnabas.client.redirects import open_carefully
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 UNSECURED_SUBJECT = "unsecuredLoginStringClaim_sub"
@@ -64,7 +65,7 @@ def _ask_provider(url: str, client_id: str, secret: str, scope: str | None, time
         headers={"Authorization": f"Basic {login}", "Accept": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:
+        with open_carefully(request, timeout_s) as response:
             token = json.loads(response.read(TOKEN_BYTES_MAX))["access_token"]
     except urllib.error.HTTPError as error:
         raise AuthenticationFailed(f"{url} gave no token: it answered {error.code}.") from None

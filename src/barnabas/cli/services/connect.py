@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from barnabas.cli.errors import UsageError
+from barnabas.cli.services.asking import authorization, tls_context
 from barnabas.cli.services.connect_records import (
     RECORD_COMMANDS,
     add_record_commands,
@@ -47,7 +49,7 @@ def serve(
     logging.basicConfig(level=level, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)", stream=sys.stderr)
 
     def ready(herder: Herder, port: int) -> None:
-        print(f"Kafka Connect is up: http://{herder.settings.advertised_host}:{port}", flush=True)
+        print(f"Kafka Connect is up: {herder.settings.scheme}://{herder.settings.advertised_host}:{port}", flush=True)
         if ready_fd is not None:
             os.write(ready_fd, json.dumps({"port": port}).encode() + b"\n")
             os.close(ready_fd)
@@ -74,6 +76,15 @@ def run(arguments: list[str]) -> int:
         each.add_argument(
             "--url", default=os.environ.get("BARNABAS_CONNECT_URL", DEFAULT_URL), help="the worker's REST API"
         )
+        each.add_argument("--user", "-u", help="for a worker that asks who one is")
+        each.add_argument(
+            "--password",
+            "-p",
+            default=os.environ.get("BARNABAS_CONNECT_PASSWORD"),
+            help="the user's; BARNABAS_CONNECT_PASSWORD, or asked for, if it is not given",
+        )
+        each.add_argument("--ca", metavar="FILE", help="the certificates to trust, for https")
+        each.add_argument("--config-file", metavar="FILE", help="ssl.* of this command, for https")
         if name == "create":
             each.add_argument("file", help="a .properties or .json file")
         elif name not in ("list", "plugins"):
@@ -110,6 +121,7 @@ ASKING = {
 
 def ask(options: argparse.Namespace) -> int:
     url = options.url.rstrip("/")
+    call = Caller(options)
     name = quote(getattr(options, "name", "") or "", safe="")
     command = options.command
     if command == "create":
@@ -143,18 +155,31 @@ def ask(options: argparse.Namespace) -> int:
     return 0
 
 
-def call(method: str, url: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            text = answer.read()
-            return json.loads(text) if text else None
-    except urllib.error.HTTPError as error:
+class Caller:
+    """Asks a worker, as who the options say."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        password = options.password if options.user is not None else None
+        self._headers = {"content-type": "application/json", **authorization(options.user, password)}
+        self._tls: ssl.SSLContext | None = None
+        if options.url.lower().startswith("https://"):
+            from barnabas.client.settings import read_properties
+
+            properties = read_properties(options.config_file) if options.config_file is not None else {}
+            self._tls = tls_context(properties, options.ca)
+
+    def __call__(self, method: str, url: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, self._headers, method=method)
         try:
-            message = json.loads(error.read())["message"]
-        except (ValueError, KeyError):
-            message = str(error)
-        raise UsageError(message) from None
-    except OSError as error:
-        raise UsageError(f"nobody answers at {url}: {getattr(error, 'reason', error)}") from None
+            with urllib.request.urlopen(request, timeout=60, context=self._tls) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            try:
+                message = json.loads(error.read())["message"]
+            except (ValueError, KeyError):
+                message = str(error)
+            raise UsageError(message) from None
+        except OSError as error:
+            raise UsageError(f"nobody answers at {url}: {getattr(error, 'reason', error)}") from None

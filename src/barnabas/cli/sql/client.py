@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import json
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,15 +22,18 @@ class ServerUnreachable(Exception):
 
 
 class SqlClient:
-    def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, tls: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
+        """`headers` are those of every request. `tls` is asked for an address with https."""
         given = url if "://" in url else f"http://{url}"
         parts = urlsplit(given)
         self.url = given.rstrip("/")
         self._host, self._port = parts.hostname or "localhost", parts.port or 8088
-        self._headers = {"content-type": CONTENT_TYPE, "accept": CONTENT_TYPE}
-        if user is not None:
-            token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
-            self._headers["authorization"] = f"Basic {token}"
+        self._headers = {"content-type": CONTENT_TYPE, "accept": CONTENT_TYPE, **(headers or {})}
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            self._tls = ssl.create_default_context() if tls is None else tls()
 
     def info(self) -> dict[str, Any]:
         with self._asked("GET", "/info") as answer:
@@ -52,7 +55,11 @@ class SqlClient:
 
     @contextlib.contextmanager
     def _asked(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection(self._host, self._port)
+        connection: http.client.HTTPConnection
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
         try:
             yield self._answer(connection, method, path, body)
         finally:

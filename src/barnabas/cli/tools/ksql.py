@@ -23,9 +23,14 @@ PARSER = Parser(
         option("--file", "-f", takes="file", help="Run the statements of a file and leave.", completes="file"),
         option("--define", "-d", takes="name=value", repeated=True, help="A variable; may be repeated."),
         option("--output", takes="format", default="TABULAR", choices=("TABULAR", "JSON"), help="TABULAR or JSON."),
-        option("--config-file", takes="file", help="Properties of the session.", completes="file"),
+        option(
+            "--config-file",
+            takes="file",
+            help="The session's properties, and ssl.* of ours.",
+            completes="file",
+        ),
         option("--user", "-u", takes="name", help="For a server that asks who one is."),
-        option("--password", "-p", takes="password", help="The user's password."),
+        option("--password", "-p", takes="password", help="The user's password; it is asked for if it is not given."),
         option("--query-row-limit", takes="rows", kind=int, help="Taken for compatibility."),
         option("--query-timeout", takes="ms", kind=int, help="Taken for compatibility."),
     ),
@@ -33,23 +38,28 @@ PARSER = Parser(
 
 
 def run(parsed: Parsed) -> int:
+    from barnabas.cli.services.asking import authorization, tls_context
     from barnabas.cli.sql.client import ServerRefused, ServerUnreachable, SqlClient
     from barnabas.cli.sql.session import Session
 
     if len(parsed.rest) > 1:
         raise UsageError(f"{parsed.rest[1]} is one server too many.")
     url = parsed.rest[0] if parsed.rest else DEFAULT_URL
-    session = Session(SqlClient(url, parsed.text("user"), parsed.text("password")))
+    properties: dict[str, str] = {}
+    if (path := parsed.text("config-file")) is not None:
+        from barnabas.client.settings import read_properties
+
+        properties = read_properties(path)
+    login = authorization(parsed.text("user"), parsed.text("password"))
+    session = Session(SqlClient(url, login, lambda: tls_context(properties)))
+    # As in ksqlDB ssl.* are this program's, and the rest is the session's.
+    session.properties |= {key: value for key, value in properties.items() if not key.startswith("ssl.")}
     session.output = (parsed.text("output") or "TABULAR").upper()
     for given in parsed.texts("define"):
         name, equals, value = given.partition("=")
         if not equals:
             raise UsageError(f"{given} is no variable: name=value is expected.")
         session.variables[name.upper()] = value
-    if (path := parsed.text("config-file")) is not None:
-        from barnabas.client.settings import read_properties
-
-        session.properties |= read_properties(path)
     try:
         if (text := parsed.text("execute")) is not None:
             session.run(text)

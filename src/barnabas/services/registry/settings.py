@@ -12,8 +12,8 @@ from barnabas.client.properties import boolean, integer
 from barnabas.client.settings import ClientSettings
 from barnabas.services import environment as environment_settings
 from barnabas.services.environment import parse_listener, with_prefix
-from barnabas.services.http_security import HttpSecurity
 from barnabas.services.registry.levels import Level
+from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "SCHEMA_REGISTRY_"
 DEFAULT_PORT = 8081

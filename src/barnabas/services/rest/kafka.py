@@ -24,11 +24,11 @@ from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.serdes import Registry, open_registry
 from barnabas.client.settings import ClientSettings
-from barnabas.services.http_security import CALLER, Caller
 from barnabas.services.rest.errors import refusal
 from barnabas.services.rest.serializers import Serializers
 from barnabas.services.rest.settings import RestSettings
 from barnabas.web.errors import HttpError
+from barnabas.web.security import CALLER, Caller
 
 T = TypeVar("T")
 QUESTIONS_MAX = 16  # at a time; each has a thread and connections of its own

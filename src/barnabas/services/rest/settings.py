@@ -10,7 +10,7 @@ from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import boolean, integer, one_of
 from barnabas.client.settings import ClientSettings
 from barnabas.services.environment import parse_listener, with_prefix
-from barnabas.services.http_security import HttpSecurity
+from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "KAFKA_REST_"
 DEFAULT_PORT = 8082

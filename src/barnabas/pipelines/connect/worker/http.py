@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,9 @@ from barnabas.pipelines.connect.plugins import VERSION, find, need, plugins
 from barnabas.pipelines.connect.worker.herder import Herder, RestError
 from barnabas.pipelines.connect.worker.state import PAUSED, RUNNING, STOPPED
 from barnabas.pipelines.connect.worker.validation import definition_of, describe, validate
+from barnabas.web.app import BODY_BYTES_MAX
+from barnabas.web.calls import read_body
+from barnabas.web.errors import HttpError
 
 log = logging.getLogger(__name__)
 COMMIT = "4.3.1"
@@ -44,7 +48,7 @@ class Call:
     def tree(self) -> Any:
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RestError(400, f"The body is no JSON: {error}") from None
 
     def settings(self) -> dict[str, str]:
@@ -383,9 +387,21 @@ def make_app(herder: Herder) -> ASGIApp:
     return app
 
 
+async def whole_body(request: Request) -> bytes:
+    try:
+        return await read_body(request, BODY_BYTES_MAX)
+    except HttpError as error:
+        raise RestError(error.status, str(error.tree["message"])) from None
+
+
+def refusal(status: int) -> Mapping[str, Any]:
+    """Of who shows no valid login, and of who may not; the sentence is Apache Connect's."""
+    return {"error_code": status, "message": "User cannot access the resource."}
+
+
 async def respond(herder: Herder, request: Request) -> Response:
     try:
-        call = Call(request, await request.body())
+        call = Call(request, await whole_body(request))
         methods = route(call)
         if methods is None:
             raise RestError(404, "HTTP 404 Not Found")
@@ -418,14 +434,20 @@ async def forward(herder: Herder, request: Request, call: Call) -> Response | No
         return None
     query = request.scope["query_string"].decode("latin-1")
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0] + (f"?{query}" if query else "")
-    return await asyncio.to_thread(_forwarded, f"http://{target}{path}", call)
+    security = herder.settings.security
+    # The caller's own password or token: the other worker knows the same users.
+    authorization = "" if security.is_open else request.headers.get("authorization", "")
+    url = f"{herder.settings.scheme}://{target}{path}"
+    return await asyncio.to_thread(_forwarded, url, call, authorization, security.client_context())
 
 
-def _forwarded(url: str, call: Call) -> Response:
+def _forwarded(url: str, call: Call, authorization: str, tls: ssl.SSLContext | None) -> Response:
     headers = {"content-type": "application/json", FORWARDED: "true"}
+    if authorization:
+        headers["authorization"] = authorization
     request = urllib.request.Request(url, call.body or None, headers, method=call.method)
     try:
-        with urllib.request.urlopen(request, timeout=FORWARD_S) as answer:
+        with urllib.request.urlopen(request, timeout=FORWARD_S, context=tls) as answer:
             return Response(answer.read(), answer.status, media_type="application/json")
     except urllib.error.HTTPError as error:
         with error:

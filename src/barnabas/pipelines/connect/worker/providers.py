@@ -14,7 +14,8 @@ from barnabas.client.errors import InvalidSetting
 from barnabas.client.settings import read_properties
 from barnabas.pipelines.connect.errors import ConfigError
 
-REFERENCE = re.compile(r"\$\{([^}:]+):(?:([^}]*):)?([^}:]*)\}")
+# A beginning ends the one before it, so that a text of many beginnings is searched once and not from each of them.
+REFERENCE = re.compile(r"\$\{((?:(?!\$\{)[^}])*)\}")
 KINDS = {"FileConfigProvider": "file", "DirectoryConfigProvider": "dir", "EnvVarConfigProvider": "env"}
 
 
@@ -35,14 +36,17 @@ class Providers:
         return {name: REFERENCE.sub(self._found, value) for name, value in settings.items()}
 
     def _found(self, reference: re.Match[str]) -> str:
-        name, path, key = reference[1], reference[2] or "", reference[3]
+        name, colon, rest = reference[1].partition(":")
+        path, _, key = rest.rpartition(":")
         kind = self._kinds.get(name)
-        if kind is None:
+        if kind is None or not colon:
             return reference[0]
         if kind == "env":
             value = os.environ.get(key)
         else:
             self._check(name, path)
+            if kind == "dir":
+                self._check(name, str(Path(path) / Path(key).name))  # it may be a link
             value = self._in_file(kind, path, key)
         if value is None:
             raise ConfigError(f"{reference[0]} names nothing: there is no {key} in {path or 'the environment'}")

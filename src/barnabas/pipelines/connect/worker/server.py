@@ -12,7 +12,7 @@ from dataclasses import replace
 import uvicorn
 
 from barnabas.pipelines.connect.worker.herder import Herder
-from barnabas.pipelines.connect.worker.http import make_app
+from barnabas.pipelines.connect.worker.http import make_app, refusal
 from barnabas.pipelines.connect.worker.settings import WorkerSettings
 
 BACKLOG = 1_024
@@ -59,8 +59,9 @@ async def serve(
     connectors: Sequence[Mapping[str, str]],
     ready: Callable[[Herder, int], None],
 ) -> None:
+    security = herder.settings.security
     config = uvicorn.Config(
-        make_app(herder),
+        security.keep_strangers_out(security.guard(make_app(herder), refusal=refusal)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -68,6 +69,8 @@ async def serve(
         server_header=False,
         timeout_graceful_shutdown=5,
     )
+    config.load()
+    config.ssl = security.context()
     server = Server(config, lambda: ready(herder, listening.getsockname()[1]))
     loop = asyncio.get_running_loop()
 

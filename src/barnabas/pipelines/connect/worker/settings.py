@@ -11,10 +11,12 @@ from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import integer
 from barnabas.client.settings import ClientSettings, read_properties
 from barnabas.pipelines.connect.config import with_prefix
+from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "CONNECT_"
 NOT_SETTINGS = ("OPTS", "HEAP_OPTS", "JMX_", "LOG4J_", "CUB_", "GC_", "DEBUG", "JVM_", "KAFKA_")
 DEFAULT_PORT = 8083
+OPTIONS_VARIABLE = "KAFKA_OPTS"
 CLIENT_PREFIXES = ("security.", "sasl.", "ssl.")
 CLIENT_KEYS = ("bootstrap.servers", "client.id", "request.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms")
 POLICY = "connector.client.config.override.policy"
@@ -28,6 +30,7 @@ class WorkerSettings:
     properties: Mapping[str, str] = field(repr=False)
     kafka: ClientSettings
     distributed: bool
+    security: HttpSecurity = field(default_factory=HttpSecurity)  # of the REST API
     listen_host: str = "0.0.0.0"
     port: int = DEFAULT_PORT
     advertised_host: str = "localhost"
@@ -58,6 +61,7 @@ class WorkerSettings:
             properties=properties,
             kafka=ClientSettings.from_properties(client_properties(properties)),
             distributed=distributed,
+            security=HttpSecurity.from_properties(properties | {"listeners": _listeners(properties)}, OPTIONS_VARIABLE),
             listen_host=host,
             port=port,
             advertised_host=properties.get("rest.advertised.host.name") or (host if host != "0.0.0.0" else _own_name()),
@@ -78,6 +82,10 @@ class WorkerSettings:
         if self.override_policy == "Principal":
             return name in PRINCIPAL
         return self.override_policy == "All" or (self.override_policy == "Allowlist" and name in self.overridable)
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.security.tls is None else "https"
 
     @property
     def worker_id(self) -> str:
@@ -137,16 +145,19 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _listeners(properties: Mapping[str, str]) -> str:
+    return (properties.get("listeners") or properties.get("rest.listeners") or "").strip()
+
+
 def _listener(properties: Mapping[str, str]) -> tuple[str, int]:
-    text = properties.get("listeners") or properties.get("rest.listeners") or ""
-    first = text.split(",")[0].strip()
+    first = _listeners(properties).split(",")[0].strip()
     if not first:
         return properties.get("rest.host.name") or "0.0.0.0", integer(
             properties, "rest.port", DEFAULT_PORT, greatest=65535
         )
     protocol, found, address = first.rpartition("://")
-    if found and protocol.lower() != "http":
-        raise InvalidSetting("listeners", f"holds {first}: the worker serves plain HTTP.")
+    if found and protocol.lower() not in ("http", "https"):
+        raise InvalidSetting("listeners", f"holds {first}: the worker serves http and https.")
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise InvalidSetting("listeners", f"holds {first}, which is not http://host:port.")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from barnabas.client.security import SecuritySettings
+from barnabas.client.settings import read_properties
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.server import answers
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 INTERNAL = ("_", "__")
 LOOK_S = 0.1
+CONNECT_LOGIN = "ksql.connect.basic.auth.credentials."
 
 
 class Describing:
@@ -98,7 +103,10 @@ class Describing:
         if statement.what == "FUNCTION":
             return {"@type": "describe_function", **answers.described_function(statement.name)}
         if statement.what == "CONNECTOR":
-            return {"@type": "connector_description", **self._connect("GET", f"/connectors/{statement.name}/status")}
+            return {
+                "@type": "connector_description",
+                **self._connect("GET", f"/connectors/{quote(statement.name, safe='')}/status"),
+            }
         if statement.what in ("STREAMS", "TABLES"):
             return self._show(tree.Show(statement.what, extended=True), {})
         described = self._source(statement.name, extended=statement.extended)
@@ -177,7 +185,7 @@ class Describing:
 
     def _connector(self, statement: tree.CreateConnector | tree.DropConnector) -> Tree:
         if isinstance(statement, tree.DropConnector):
-            self._connect("DELETE", f"/connectors/{statement.name}")
+            self._connect("DELETE", _connector_path(statement.name))
             return {"@type": "drop_connector", "connectorName": statement.name}
         config = {name.lower() if name.isupper() else name: str(value) for name, value in statement.properties.items()}
         made = self._connect("POST", "/connectors", {"name": statement.name, "config": config})
@@ -190,6 +198,15 @@ class Describing:
         listed = [{"name": name, "type": "", "className": "", "state": ""} for name in names]
         return {"@type": "connector_list", "connectors": listed}
 
+    def _connect_login(self) -> dict[str, str]:
+        """Of `ksql.connect.basic.auth.credentials.source=FILE`: a file with username and password."""
+        properties = self._service.settings.properties
+        if properties.get(f"{CONNECT_LOGIN}source", "NONE").strip().upper() != "FILE":
+            return {}
+        found = read_properties(properties.get(f"{CONNECT_LOGIN}file", ""))
+        given = f"{found.get('username', '')}:{found.get('password', '')}"
+        return {"authorization": "Basic " + base64.b64encode(given.encode()).decode()}
+
     def _connect(self, method: str, path: str, body: Any = None) -> Any:
         """Connect's REST API."""
         import json
@@ -198,13 +215,22 @@ class Describing:
 
         url = str(self._service.engine.settings.get("ksql.connect.url") or "http://localhost:8083").rstrip("/")
         data = None if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **self._connect_login()}
+        tls = None
+        if url.lower().startswith("https://"):
+            given = {key: value for key, value in self._service.settings.properties.items() if key.startswith("ssl.")}
+            tls = SecuritySettings.from_properties(given | {"security.protocol": "SSL"}).ssl_context()
         request = urllib.request.Request(url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=30, context=tls) as response:
                 text = response.read()
                 return json.loads(text) if text else {}
         except urllib.error.HTTPError as error:
             raise SqlError(f"Connect refused: {error.read().decode('utf-8', 'replace')}") from None
         except (urllib.error.URLError, OSError) as error:
             raise SqlError(f"Connect at {url} can't be reached: {error}") from None
+
+
+def _connector_path(name: str) -> str:
+    """A name is one part of the path, whatever is in it."""
+    return f"/connectors/{quote(name, safe='')}"

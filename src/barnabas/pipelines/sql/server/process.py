@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.pipelines.sql.server.http import make_app
+from barnabas.pipelines.sql.server.rights import reads, refusal
 from barnabas.pipelines.sql.server.service import SqlService
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.web import server
@@ -17,6 +18,10 @@ def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None
     """Until SIGINT or SIGTERM. `ready` is told the port."""
     import uvloop
 
+    security = settings.security
+    tls = security.context()
+    if tls is not None:
+        tls.set_alpn_protocols(["h2", "http/1.1"])
     listening = server.listen(settings.host, settings.port, "The SQL server")
     try:
         service = SqlService(settings)
@@ -26,11 +31,12 @@ def run(settings: SqlSettings, ready: Callable[[SqlService, int], None]) -> None
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(
                     server.serve(
-                        make_app(service),
+                        security.keep_strangers_out(security.guard(make_app(service), reads=reads, refusal=refusal)),
                         listening,
                         lambda: ready(service, port),
                         protocol=Http1Or2,
                         websockets=WebSocketProtocol,
+                        tls=tls,
                     )
                 )
         finally:

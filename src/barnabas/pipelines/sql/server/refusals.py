@@ -9,6 +9,7 @@ from typing import Any
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.sql.compute.java import EvaluationError
 from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.server.rights import Denied
 from barnabas.pipelines.streams.errors import StreamsError, TopologyError
 from barnabas.web.app import Answer
 
@@ -34,6 +35,8 @@ async def refused_or(work: Callable[[], Any], statement: str) -> Any:
     """The result of blocking work, or an Answer with what is wrong."""
     try:
         return await asyncio.to_thread(work)
+    except Denied as error:
+        return generic(error.message, error.code)
     except SqlError as error:
         return bad(error, statement)
     except (TopologyError, StreamsError, EvaluationError) as error:

@@ -29,6 +29,7 @@ from barnabas.pipelines.sql.server.pulls import pull
 from barnabas.pipelines.sql.server.pushes import PushQuery
 from barnabas.pipelines.sql.server.queries import SLOTS, SparkQueries
 from barnabas.pipelines.sql.server.reach import Reach, check_property
+from barnabas.pipelines.sql.server.rights import require_right
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
 from barnabas.pipelines.sql.types import SqlType
@@ -128,6 +129,7 @@ class SqlService:
         return [] if self.leadership.reason is None else [{"message": self.leadership.reason}]
 
     def _one(self, statement: tree.Statement, session: dict[str, Any]) -> Tree | None:
+        require_right(statement)
         if isinstance(statement, tree.SetProperty):
             check_property(statement.name)
             if statement.system:

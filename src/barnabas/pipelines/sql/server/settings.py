@@ -10,8 +10,10 @@ from typing import Any, Self
 from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import integer
 from barnabas.client.settings import ClientSettings, read_properties
+from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "KSQL_"
+OPTIONS_VARIABLE = "KSQL_OPTS"
 NOT_SETTINGS = ("OPTS", "HEAP_OPTS", "JVM_PERFORMANCE_OPTS", "JMX_OPTS", "LOG4J_OPTS", "CLASSPATH")
 DEFAULT_PORT = 8088
 DEFAULT_SERVERS = "localhost:9092"
@@ -24,6 +26,7 @@ CLIENT_KEYS = ("security.", "sasl.", "ssl.", "client.id", "request.timeout.ms")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSettings:
     kafka: ClientSettings
+    security: HttpSecurity = field(default_factory=HttpSecurity)  # of the REST API
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     host: str = "0.0.0.0"
     port: int = DEFAULT_PORT
@@ -43,6 +46,7 @@ class SqlSettings:
         factor = integer(properties, "ksql.internal.topic.replicas", -1, least=-1)
         return cls(
             kafka=ClientSettings.from_properties(client, bootstrap_servers=servers, client_id="barnabas-sql"),
+            security=HttpSecurity.from_properties(properties, OPTIONS_VARIABLE),
             properties=dict(properties) | {"bootstrap.servers": servers},
             host=host,
             port=port,
@@ -106,9 +110,7 @@ def _listener(properties: Mapping[str, str]) -> tuple[str, int]:
     if not listeners:
         return "0.0.0.0", DEFAULT_PORT
     first = listeners.split(",")[0].strip()
-    scheme, found, address = first.rpartition("://")
-    if found and scheme.lower() == "https":
-        raise InvalidSetting("listeners", "names https; the server serves plain HTTP.")
+    address = first.rpartition("://")[2]
     host, colon, port = address.rstrip("/").rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InvalidSetting("listeners", f"holds '{first}', which is not http://host:port.")
