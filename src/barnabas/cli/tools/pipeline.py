@@ -9,7 +9,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.connect import BOOTSTRAP_SERVER_ONLY, OUTPUT, bootstrap, key_values, nearest, wants_json
+from barnabas.cli.connect import (
+    BOOTSTRAP_SERVER_ONLY,
+    COMMAND_CONFIG,
+    OUTPUT,
+    bootstrap,
+    key_values,
+    nearest,
+    properties_of,
+    wants_json,
+)
 from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, Positional, option
 from barnabas.cli.output import print_json
@@ -104,12 +113,35 @@ PARSER = Parser(
                 option("--dry-run", help="Say what would be deleted, and delete nothing."),
             ),
         ),
+        Parser(
+            name="rescale",
+            summary="Move the state of a topology that does not run to a topic's new number of partitions.",
+            positionals=(
+                Positional(name="name|checkpoint", help="A pipeline's name, or the address of a checkpoint."),
+            ),
+            options=(
+                option(
+                    "--partitions",
+                    takes="count",
+                    repeated=True,
+                    help="How many partitions the topics have now that the topology reads; as topic=count of one.",
+                ),
+                BOOTSTRAP_SERVER_ONLY,
+                COMMAND_CONFIG,
+                option("--query", takes="query", help="Which topology, where a pipeline has several."),
+                option("--conf", "-c", takes="key=value", repeated=True, help="A setting of the checkpoint's storage."),
+                option("--stopped", help="A topology that has not told its end was killed, and does not run."),
+            ),
+        ),
     ),
 )
 
 
 def run(parsed: Parsed) -> int:
-    commands = {"run": _run, "list": _list, "status": _status, "stop": _stop, "reset": _reset, "metrics": _metrics}
+    commands = {
+        "run": _run, "list": _list, "status": _status, "stop": _stop, "reset": _reset, "metrics": _metrics,
+        "rescale": _rescale,
+    }  # fmt: skip
     return commands[parsed.command or ""](parsed)
 
 
@@ -315,6 +347,62 @@ def _reset(parsed: Parsed) -> int:
     if "dry-run" not in parsed:
         print(f"Pipeline {place.name} begins anew with its next run, and writes its results again.")
     return 0
+
+
+def _rescale(parsed: Parsed) -> int:
+    from barnabas.pipelines.running.lock import RunLock, holder
+
+    target = parsed.rest[0]
+    if "/" in target:
+        servers = parsed.text("bootstrap-server") or bootstrap(parsed, missing=None)
+        return _rescale_checkpoint(parsed, target, servers)
+    place, status = _known(parsed)
+    found = {query.name: query.checkpoint for query in status.queries if query.figures is not None}
+    if chosen := parsed.text("query"):
+        found = {query.name: query.checkpoint for query in status.queries if query.name == chosen}
+    if len(found) != 1:
+        told = f"has several topologies: choose one by --query: {', '.join(found)}" if found else "has no such topology"
+        raise ToolFailed(f"Pipeline {place.name} {told}.")
+    lock = RunLock.take(place)
+    if lock is None:
+        raise ToolFailed(f"Pipeline {place.name} is running, as process {holder(place)}: stop it first.")
+    try:
+        servers = parsed.text("bootstrap-server") or status.bootstrap_servers
+        return _rescale_checkpoint(parsed, next(iter(found.values())), servers)
+    finally:
+        lock.release()
+
+
+def _rescale_checkpoint(parsed: Parsed, address: str, servers: str) -> int:
+    from barnabas.pipelines.streams.errors import StreamsError
+    from barnabas.pipelines.streams.rescaling import rescale
+    from barnabas.pipelines.streams.state.remote import storage_settings
+    from barnabas.pipelines.streams.state.storage import Storage
+
+    partitions = _partitions(parsed.texts("partitions"))
+    properties = {**properties_of(parsed), "bootstrap.servers": servers} if servers else None
+    checkpoint = Storage(storage_settings(key_values(parsed.texts("conf")))).at(address)
+    try:
+        moved = rescale(checkpoint, partitions, properties, is_stopped="stopped" in parsed)
+    except StreamsError as error:
+        raise ToolFailed(f"{error}.") from error
+    changes = ", ".join(f"{topic} {moved.before[topic]} -> {count}" for topic, count in sorted(moved.after.items()))
+    print(f"{moved.entries:,} rows of state are placed anew, {moved.elsewhere:,} of them elsewhere: {changes}.")
+    if properties is None:
+        print("Topics were not looked at: name a --bootstrap-server to know that nothing waits in them.")
+    return 0
+
+
+def _partitions(given: list[str]) -> int | dict[str, int]:
+    found: dict[str, int] = {}
+    for one in given:
+        topic, _, count = one.rpartition("=")
+        if not count.isdigit() or (not topic and len(given) > 1):
+            raise UsageError(f"--partitions takes a number, or topic=number for each topic, not '{one}'.")
+        found[topic] = int(count)
+    if not found:
+        raise UsageError("--partitions is missing: how many partitions do the topics have now?")
+    return found.get("", found)
 
 
 def _doomed(place: Place, queries: list[str]) -> list[Path]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 NEVER_HEALS = {
     "OptionError", "BadRow", "IncompatibleCheckpoint", "LostRecords", "UnreadableRecord", "Unrepeatable",
     "InvalidSetting", "AuthenticationFailed", "UnsupportedByBroker", "JavaMissing", "TopologyError",
-    "CheckpointError", "RecordError",
+    "CheckpointError", "TopicGrown", "RecordError",
     "AnalysisException", "ParseException", "IllegalArgumentException", "SyntaxError", "ModuleNotFoundError",
 }  # fmt: skip
 
@@ -72,7 +72,7 @@ def of_file(app: str, error: BaseException) -> Failure:
         final = foreign or not names & set(HEALING_NAMES)
         return Failure(_first_line(str(error)), final, detail=detail, foreign_checkpoint=foreign)
     if names & {"ClientError", "JavaMissing"} or names & NEVER_HEALS:
-        foreign = bool(names & OF_CHECKPOINTS)
+        foreign = bool(names & OF_CHECKPOINTS) and "TopicGrown" not in names  # its state can be moved
         return Failure(str(error), bool(names & NEVER_HEALS), detail=detail, foreign_checkpoint=foreign)
     line = next(
         (frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == app), 0

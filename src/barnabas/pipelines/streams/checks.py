@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.pipelines.streams.errors import CheckpointError, TopologyError
+from barnabas.pipelines.streams.errors import CheckpointError, TopicGrown, TopologyError
 from barnabas.pipelines.streams.graph import Graph, Node
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
@@ -83,12 +83,12 @@ def fingerprint(graph: Graph, partitions: Mapping[str, int]) -> dict[str, Any]:
         for node in graph.nodes
     ]
     tables = [f"{one.store_name} of {one.topic}" for one in graph.global_tables]
-    stateful = any(node.operator.stores for node in graph.nodes)
+    stateful = tables or any(node.operator.stores for node in graph.nodes)
     return {"operators": operators, "global tables": tables, "partitions": dict(partitions) if stateful else {}}
 
 
 def check_unchanged(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str) -> None:
-    if before == now:
+    if all(before[what] == now[what] for what in now):
         return
     advice = f"choose another checkpoint than {checkpoint}, or reset this one"
     for old, new in zip(before["operators"], now["operators"], strict=False):
@@ -102,10 +102,20 @@ def check_unchanged(before: Mapping[str, Any], now: Mapping[str, Any], checkpoin
         extra = longer["operators"][min(len(before["operators"]), len(now["operators"]))]["name"]
         what = "is new" if longer is now else "is gone"
         raise CheckpointError(f"the checkpoint belongs to another topology: {extra} {what}; {advice}")
-    for topic, count in now["partitions"].items():
-        if before["partitions"].get(topic) != count:
-            raise CheckpointError(
-                f"topic {topic} had {before['partitions'].get(topic)} partitions and has {count}: keys have moved away"
-                f" from their state; {advice}"
-            )
-    raise CheckpointError(f"the checkpoint belongs to another topology; {advice}")
+    if before["global tables"] != now["global tables"]:
+        raise CheckpointError(f"the checkpoint belongs to another topology: its global tables are others; {advice}")
+    check_not_grown(before["partitions"], now["partitions"], checkpoint)
+
+
+def check_not_grown(before: Mapping[str, int], now: Mapping[str, int], checkpoint: str) -> None:
+    """An older edition did not note the partitions of a topology whose only state are global tables."""
+    for topic, count in now.items():
+        if before and before.get(topic) != count:
+            raise TopicGrown(grown(topic, before.get(topic), count, checkpoint))
+
+
+def grown(topic: str, before: int | None, count: int, checkpoint: str) -> str:
+    return (
+        f"topic {topic} had {before} partitions and has {count}: keys have moved away from their state, which"
+        f" `barnabas pipeline rescale {checkpoint} --partitions {count}` moves after them"
+    )

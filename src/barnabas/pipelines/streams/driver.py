@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from barnabas.pipelines.streams import arguments
-from barnabas.pipelines.streams.checks import SKIP, check_co_partitioning, check_ends
+from barnabas.pipelines.streams.checks import SKIP, check_co_partitioning, check_ends, fingerprint
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.serdes import AUTO, Serde, SerdeError, read_json
 from barnabas.pipelines.streams.state.storage import LocalDirectory, Storage
@@ -166,6 +166,22 @@ class TopologyTestDriver:
         self._flushed()
         self._run = uuid.uuid4().hex
 
+    def rescale(self, partitions: int | Mapping[str, int]) -> None:
+        """All topics, or those that are named, have so many partitions from now on, and state is moved as by
+        `barnabas pipeline rescale`."""
+        from barnabas.pipelines.streams.checkpoint import remember
+        from barnabas.pipelines.streams.moving import move_state
+        from barnabas.pipelines.streams.placement import write_placement
+
+        self.restart()
+        directory = LocalDirectory(Path(self._directory.name), synced=False)
+        graph = self._topology.graph
+        remember(directory, fingerprint(graph, self._partitions))
+        write_placement(graph, directory)
+        cache = self._topology.state_cache_bytes
+        self._partitions = dict(move_state(directory, partitions, version=self._batch, cache_bytes=cache).after)
+        del self._plan
+
     def replay(self) -> None:
         """The next batch has the number of the last one, as after a crash before it was committed."""
         self._batch -= 1
@@ -235,9 +251,10 @@ class TopologyTestDriver:
 
     @functools.cached_property
     def _plan(self) -> Any:
+        from barnabas.pipelines.streams.checkpoint import state_of
         from barnabas.pipelines.streams.plan import planned
 
-        state = str(Path(self._directory.name) / "barnabas" / "state")
+        state = state_of(LocalDirectory(Path(self._directory.name))).address
         graph = self._topology.graph
         dead, skips = self._topology.dead_letter, self._topology.on_error == SKIP
         settings = {"skips": skips, "state_cache_bytes": self._topology.state_cache_bytes}

@@ -4,6 +4,7 @@ StreamsError
 ├ TopologyError     of the one who wrote it: told before anything runs, with the file and line of the mistake
 ├ TopicMissing      a topic is not there; it may come to be, so a pipeline tries again
 ├ CheckpointError   the checkpoint belongs to another topology, or to other topics
+│ └ TopicGrown      a topic has another number of partitions than the state: it can be moved (`moving`)
 ├ StateUnreachable  state can't be read or written where it lies: no space, no permission, no such bucket
 ├ StateDamaged      a file of the state is not there or not whole, and no older version can stand in
 └ RecordError       an operator can't go on with a record: it names operator, topic, partition and offset
@@ -36,6 +37,10 @@ class TopicMissing(StreamsError, ClientError):
 
 
 class CheckpointError(StreamsError):
+    pass
+
+
+class TopicGrown(CheckpointError):
     pass
 
 

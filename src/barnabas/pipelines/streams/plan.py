@@ -25,7 +25,6 @@ from barnabas.pipelines.streams.slots import slotted
 from barnabas.pipelines.streams.state.storage import Directory, Storage
 from barnabas.pipelines.streams.state.versions import CACHE_BYTES
 
-STATE = "barnabas/state"  # in the checkpoint
 ALL_TOPICS = -1  # the node that sources are behind
 
 
@@ -134,7 +133,7 @@ class Plan:
     @property
     def checkpoint_address(self) -> str:
         assert self.state is not None
-        return self.state.removesuffix("/" + STATE)
+        return self.state.rsplit("/", 2)[0]
 
     def state_of(self, name: str) -> Directory:
         assert self.state is not None

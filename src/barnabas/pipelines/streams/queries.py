@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.pipelines.streams.checkpoint import committed_batch, state_of
 from barnabas.pipelines.streams.errors import StateDamaged, StreamsError
 from barnabas.pipelines.streams.expressions import Aggregate, Col
 from barnabas.pipelines.streams.operators.folding import Summary
@@ -45,6 +46,7 @@ class StateStore:
         self.name = name
         self._facts = facts
         self._checkpoint = checkpoint
+        self._root = ""
         self._partitions: dict[int, PartitionState] = {}
 
     def get(self, key: Any) -> Any:
@@ -116,7 +118,9 @@ class StateStore:
         return {name: kind.result(part) for name, kind, part in zip(names, kinds, value, strict=True)}
 
     def _tables(self) -> list[MutableMapping[Any, Any]]:
-        root = self._checkpoint.under("barnabas", "state", self._facts.directory)
+        root = state_of(self._checkpoint).under(self._facts.directory)
+        if self._root != root.address:  # the first time, and after the number of partitions was changed
+            self._root, self._partitions = root.address, {}
         version = readable_version(self._checkpoint, root)
         found = []
         for number in sorted(int(one) for one in root.names() if one.isdigit()):
@@ -138,8 +142,6 @@ def load_patiently(state: PartitionState, version: int) -> None:
 
 
 def readable_version(checkpoint: Directory, root: Directory) -> int:
-    from barnabas.pipelines.streams.run import committed_batch
-
     if checkpoint.under("offsets").names():
         last = committed_batch(checkpoint)
         return 0 if last is None else last + 1

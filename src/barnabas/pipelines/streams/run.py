@@ -19,23 +19,31 @@ from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.option_values import kafka_properties
 from barnabas.pipelines.spark.patience import until_there
 from barnabas.pipelines.spark.session import active_here
+from barnabas.pipelines.streams.checkpoint import (
+    TOPOLOGY,
+    forget_uncommitted,
+    has_begun,
+    kept_tasks,
+    read_note,
+    remember,
+    state_of,
+)
 from barnabas.pipelines.streams.checks import (
     EXACTLY_ONCE,
     SKIP,
     check_co_partitioning,
     check_ends,
-    check_unchanged,
     fingerprint,
 )
 from barnabas.pipelines.streams.describe import described
-from barnabas.pipelines.streams.errors import StateDamaged, TopicMissing, TopologyError
+from barnabas.pipelines.streams.errors import TopicMissing, TopologyError
 from barnabas.pipelines.streams.figures import Figures, forget_figures, read_figures
-from barnabas.pipelines.streams.plan import STATE, Plan, planned
+from barnabas.pipelines.streams.placement import write_placement
+from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
 from barnabas.pipelines.streams.state.remote import settings_of_session, storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, Storage, settle
-from barnabas.pipelines.streams.state.versions import forget_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,13 +128,13 @@ def started(
     address = str(checkpoint_of(topology, spark) if checkpoint is None else checkpoint)
     storage = Storage(settings_of_session(spark, address) | storage_settings(settings))
     directory = storage.at(address)
-    remember(directory, fingerprint(graph, partitions))
+    remember_topology(directory, graph, partitions)
     skips = topology.on_error == SKIP
     plan = planned(
         graph,
         partitions,
         sinks,
-        state=f"{directory.address}/{STATE}",
+        state=state_of(directory).address,
         dead_letter=topology.dead_letter,
         skips=skips,
         state_cache_bytes=topology.state_cache_bytes,
@@ -144,6 +152,15 @@ def started(
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
     return StreamsRun(topology, [query], directory, sink)
+
+
+def remember_topology(directory: Directory, graph: Graph, partitions: Mapping[str, int]) -> None:
+    """How its state is placed is noted even where a topic has grown since, which is refused: it can be moved then."""
+    before = read_note(directory, TOPOLOGY)
+    now = fingerprint(graph, partitions)
+    if now["partitions"] and (before is None or before["operators"] == now["operators"]):
+        write_placement(graph, directory)
+    remember(directory, now)
 
 
 def starting(
@@ -264,69 +281,3 @@ def checkpoint_of(topology: Topology, spark: SparkSession) -> str:
     if not place:
         raise TopologyError(f"topology {topology.name} needs a checkpoint: say with checkpoint= where it is kept")
     return f"{place.rstrip('/')}/{topology.name}"
-
-
-def remember(directory: Directory, now: dict[str, Any]) -> None:
-    before = read_note(directory, "topology.json")
-    if before is None:
-        write_note(directory, "topology.json", now)
-    else:
-        check_unchanged(before, now, directory.address)
-
-
-def kept_tasks(directory: Directory, wanted: int) -> int:
-    """How many tasks there are behind a shuffle. A batch that is done again has as many as the first time, whatever
-    machine does it, because tasks commit one by one; else as many as this machine would have."""
-    before = read_note(directory, "tasks.json")
-    if before is not None and is_half_done(directory):
-        return int(before)
-    write_note(directory, "tasks.json", wanted)
-    settle()
-    return wanted
-
-
-def read_note(directory: Directory, name: str) -> Any:
-    """None if it is not there."""
-    try:
-        return json.loads(directory.under("barnabas").read(name))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        place = directory.under("barnabas").place_of(name)
-        raise StateDamaged(f"state file {place} is damaged: {error}") from error
-
-
-def write_note(directory: Directory, name: str, content: Any) -> None:
-    directory.under("barnabas").write(name, json.dumps(content, indent=1).encode())
-
-
-def committed_batch(directory: Directory) -> int | None:
-    """The last batch that is done. Spark notes the offsets of a batch when the one before it is, so where a machine was
-    lost and the last notes with it, those of the offsets tell as much."""
-    done = max(batches_in(directory, "commits"), default=-1)
-    begun = max(batches_in(directory, "offsets"), default=-1)
-    last = max(done, begun - 1)
-    return None if last < 0 else last
-
-
-def batches_in(directory: Directory, log: str) -> list[int]:
-    return [int(one) for one in directory.under(log).names() if one.isdigit()]
-
-
-def is_half_done(directory: Directory) -> bool:
-    """Whether Spark has begun a batch that it has not noted as done."""
-    return max(batches_in(directory, "offsets"), default=-1) > max(batches_in(directory, "commits"), default=-1)
-
-
-def forget_uncommitted(directory: Directory) -> None:
-    last = committed_batch(directory)
-    if last is None:
-        version = 0 if has_begun(directory) else -1  # version 0: global tables, as the first batch found them
-    else:
-        version = last + 1
-    forget_after(directory.under(*STATE.split("/")), version)
-
-
-def has_begun(directory: Directory) -> bool:
-    """Whether Spark has noted the offsets of a batch, which from then on is always the same batch."""
-    return bool(batches_in(directory, "offsets"))

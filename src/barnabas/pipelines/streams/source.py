@@ -13,15 +13,24 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from barnabas.client.errors import ClientError
+from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.data_source import BarnabasDataSource
+from barnabas.pipelines.spark.offsets import StreamOffset
 from barnabas.pipelines.spark.options import SourceOptions
 from barnabas.pipelines.spark.stream_reader import StreamReader
-from barnabas.pipelines.spark.tasks import read_task
+from barnabas.pipelines.spark.tasks import RangePartition, read_task
+from barnabas.pipelines.spark.topics import Partitions
+from barnabas.pipelines.streams.checks import check_not_grown
+from barnabas.pipelines.streams.in_use import InUse
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from barnabas.pipelines.streams.plan import Plan
 
 NAME = "barnabas-topology"
 STAGE = "stage"
@@ -47,6 +56,63 @@ class StageReader(StreamReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str], stage: str) -> None:
         super().__init__(options, columns)
         self._stage = stage
+        self._in_use: InUse | None = None
+        self._known: frozenset[TopicPartition] = frozenset()
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._begin()
+        return super().initialOffset()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._begin()
+        return super().latestOffset(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        self._begin()
+        return super().partitions(start, end)
+
+    def stop(self) -> None:
+        if self._in_use is not None:
+            self._in_use.release()
+            self._in_use = None
+        super().stop()
+
+    def _begin(self) -> None:
+        plan = self._plan
+        if self._in_use is None and plan.stateful:
+            self._in_use = InUse(plan.checkpoint, plan.state or "")
+
+    def _look(self, done: StreamOffset) -> tuple[Partitions, dict[TopicPartition, int]]:
+        """Where there is state, partitions are asked for after the ends: what lies before an end of a topic that has
+        not grown by then was placed by the number of partitions that the state has."""
+        if not self._plan.stateful or self._target is not None:
+            found, latest = super()._look(done)
+        else:
+            ends = self._ends_of_known()
+            found = self._topics.partitions_with(done.offsets.keys())
+            found, latest = (found, ends) if found.partitions == ends.keys() else super()._look(done)
+            self._known = found.partitions
+        if self._plan.stateful:
+            self._check_not_grown(found)
+        return found, latest
+
+    def _ends_of_known(self) -> dict[TopicPartition, int]:
+        """Of the partitions that were there the last time; nothing if they can't be had."""
+        try:
+            return self._topics.latest(self._known)
+        except ClientError:
+            return {}
+
+    def _check_not_grown(self, found: Partitions) -> None:
+        counts = dict(self._plan.topic_partitions)
+        for topic, number in found.partitions:
+            counts[topic] = max(counts[topic], number + 1)
+        check_not_grown(self._plan.topic_partitions, counts, self._plan.checkpoint_address)
+
+    @property
+    def _plan(self) -> Plan:
+        found: Plan = loaded(self._stage).plan
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         records = read_task(self._options, self._columns, partition)

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.pipelines.spark.schema import arrow_schema
-from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.checks import grown
+from barnabas.pipelines.streams.errors import TopicGrown
 from barnabas.pipelines.streams.figures import sums_here
 from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
@@ -340,10 +341,8 @@ class Records:
         for topic in np.unique(self.topics).tolist():
             name = self.plan.topics[topic]
             if partition >= self.plan.topic_partitions[name]:
-                raise StreamsError(
-                    f"topic {name} had {self.plan.topic_partitions[name]} partitions and now has more: keys have moved"
-                    " away from their state; start the topology with another checkpoint"
-                )
+                before = self.plan.topic_partitions[name]
+                raise TopicGrown(grown(name, before, partition + 1, self.plan.checkpoint_address))
 
     def of_topics(self, names: tuple[str, ...]) -> Numbers:
         numbers = [self.plan.topics.index(name) for name in names]

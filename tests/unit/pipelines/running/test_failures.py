@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable
 from barnabas.pipelines.running.failures import of_file, of_query
-from barnabas.pipelines.streams.errors import CheckpointError
+from barnabas.pipelines.streams.errors import CheckpointError, TopicGrown
 
 PAGE = """[STREAM_FAILED] Query [id = 0dc4, runId = 44f1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] \
 Failed when Python data source instance 'barnabas' was called: Traceback (most recent call last):
@@ -108,3 +108,6 @@ def test_a_checkpoint_of_another_query_is_known_as_such() -> None:
     ).foreign_checkpoint
     assert of_file("app.py", CheckpointError("the checkpoint belongs to another topology")).foreign_checkpoint
     assert not of_file("app.py", ValueError("no")).foreign_checkpoint
+    grown = of_file("app.py", TopicGrown("topic lines had 2 partitions and has 3"))
+    assert grown.final
+    assert not grown.foreign_checkpoint  # or the user would be told to delete what can be moved

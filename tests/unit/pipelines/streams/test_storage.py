@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.streams.checkpoint import committed_batch
 from barnabas.pipelines.streams.errors import StateDamaged, StateUnreachable
-from barnabas.pipelines.streams.run import committed_batch
 from barnabas.pipelines.streams.state import storage, versions
 from barnabas.pipelines.streams.state.remote import s3_options, storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, LocalDirectory, Storage, settle

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from barnabas.pipelines.streams.checkpoint import kept_tasks
 from barnabas.pipelines.streams.checks import check_co_partitioning, check_unchanged, fingerprint
 from barnabas.pipelines.streams.expressions import Computed, lit
 from barnabas.pipelines.streams.plan import planned
-from barnabas.pipelines.streams.run import kept_tasks
 from barnabas.pipelines.streams.slots import read_slots
 from barnabas.pipelines.streams.state.storage import LocalDirectory
 from barnabas.streams import (

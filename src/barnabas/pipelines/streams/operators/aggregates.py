@@ -21,6 +21,7 @@ from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.rows import Rows, in_ranks, made
+from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
 
 
@@ -36,6 +37,9 @@ class AggregateByKey(Operator):
     def __post_init__(self) -> None:
         self.kind = self.foldings[0].kind if len(self.foldings) == 1 else "cogroup"
         self.stores = (self.store_name, latest_of(self.store_name))
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.stores, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)
@@ -93,6 +97,9 @@ class AggregateTable(Operator):
     def __post_init__(self) -> None:
         self.stores = (self.store_name, latest_of(self.store_name))
         self.sees_changes = not self.any_order
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.stores, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store = task.store(self.store_name)

@@ -15,6 +15,7 @@ from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.changes import latest_of
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
 
 ENTER, LEAVE, END = "enter", "leave", "end"
@@ -32,6 +33,9 @@ class Subscribe(Operator):
 
     def __post_init__(self) -> None:
         self.stores = (self.store_name,)
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.stores, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
@@ -74,6 +78,9 @@ class JoinByForeignKey(Operator):
     def __post_init__(self) -> None:
         self.kind = "left-join-by-foreign-key" if self.left else "join-by-foreign-key"
         self.stores = (self.subscribers, self.table)
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys((*self.stores, latest_of(self.table)), KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         table, subscribers = task.store(self.table), task.store(self.subscribers)

@@ -56,6 +56,10 @@ class Operator:
     def run(self, task: Task, inputs: list[Rows]) -> Any:
         raise NotImplementedError
 
+    def shapes(self) -> dict[str, str]:
+        """What entries look like (`state.shapes`) in each store that can be moved to other partitions."""
+        return {}
+
     def detail(self) -> str:
         """What a description says of it beyond its kind; part of what makes a topology the same."""
         return ""

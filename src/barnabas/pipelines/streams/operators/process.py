@@ -18,6 +18,7 @@ from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_
 from barnabas.pipelines.streams.order import BITS, last_turn, records_of
 from barnabas.pipelines.streams.processors import KeyValueStore, Processor, PunctuationType, Record
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.shapes import CLOCK
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import Duration, milliseconds
 
@@ -41,6 +42,10 @@ class Process(Operator):
     def __post_init__(self) -> None:
         self.kind = "process-values" if self.values_only else "process"
         self.stores = (*self.given_stores, times_of(self.name))
+
+    def shapes(self) -> dict[str, str]:
+        """Keys of its own stores are the user's, whatever they have to do with those of records."""
+        return {times_of(self.name): CLOCK}
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs

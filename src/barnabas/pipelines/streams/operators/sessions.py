@@ -18,6 +18,7 @@ from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_of
 from barnabas.pipelines.streams.rows import Rows
+from barnabas.pipelines.streams.state.shapes import CLOCK, KEYS
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import SessionWindows, Windowed
 
@@ -38,6 +39,9 @@ class AggregateBySession(Operator):
     def __post_init__(self) -> None:
         self.kind = "session-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
         self.stores = (self.store_name, times_of(self.store_name))
+
+    def shapes(self) -> dict[str, str]:
+        return dict(zip(self.stores, (KEYS, CLOCK), strict=True))
 
     def detail(self) -> str:
         return str(self.windows)

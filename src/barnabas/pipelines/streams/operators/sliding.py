@@ -21,6 +21,7 @@ from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.sessions import SWEPT
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, note_start, take_closed, times_of
 from barnabas.pipelines.streams.rows import Rows
+from barnabas.pipelines.streams.state.shapes import CLOCK, KEYS, WINDOWS
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import SlidingWindows, Windowed
 
@@ -45,6 +46,9 @@ class AggregateBySlidingWindow(Operator):
     @property
     def records_name(self) -> str:
         return f"{self.store_name}-records"
+
+    def shapes(self) -> dict[str, str]:
+        return dict(zip(self.stores, (WINDOWS, WINDOWS, KEYS, CLOCK), strict=True))
 
     def detail(self) -> str:
         return str(self.windows)

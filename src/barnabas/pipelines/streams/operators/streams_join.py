@@ -21,6 +21,7 @@ from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.sessions import SWEPT
 from barnabas.pipelines.streams.operators.windowed import TIME, times_of
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.shapes import CLOCK, LONELY, NUMBER, WAITING
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import JoinWindows
 
@@ -49,6 +50,9 @@ class JoinStreams(Operator):
         self.sides = (f"{self.store_name}-left", f"{self.store_name}-right")
         self.lonely = f"{self.store_name}-lonely"
         self.stores = (*self.sides, self.lonely, times_of(self.store_name))
+
+    def shapes(self) -> dict[str, str]:
+        return dict(zip(self.stores, (WAITING, WAITING, LONELY, CLOCK), strict=True))
 
     def detail(self) -> str:
         return str(self.windows)
@@ -105,8 +109,8 @@ class _Run:
             pair = (value, other) if side == 0 else (other, value)
             self.show(key, self.join.joiner(*pair), max(time, other_time), rank)
             self.forget_lonely((other_time, 1 - side, number))
-        number = self.clock.get("number", 0)
-        self.clock.put("number", number + 1)
+        number = self.clock.get(NUMBER, 0)
+        self.clock.put(NUMBER, number + 1)
         if not found and self.join.outer[side]:
             if time + after < self.stream_time or self.join.windows.at_once:
                 self.show_alone(key, side, value, time, rank)

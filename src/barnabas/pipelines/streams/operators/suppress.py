@@ -18,6 +18,7 @@ import numpy as np
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_of
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.shapes import CLOCK, KEYS
 from barnabas.pipelines.streams.state.stores import Store
 
 
@@ -31,6 +32,9 @@ class Suppress(Operator):
 
     def __post_init__(self) -> None:
         self.stores = (self.store_name, times_of(self.store_name))
+
+    def shapes(self) -> dict[str, str]:
+        return dict(zip(self.stores, (KEYS, CLOCK), strict=True))
 
     def detail(self) -> str:
         return f"until windows close, grace {self.grace_ms} ms"

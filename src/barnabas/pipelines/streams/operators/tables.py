@@ -14,6 +14,7 @@ from typing import Any
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
 
 Joiner = Callable[[Any, Any], Any]
@@ -30,6 +31,9 @@ class TableSource(Operator):
     def __post_init__(self) -> None:
         self.stores = (self.store_name,)
         self.sees_changes = not self.quiet  # behind a join by foreign key rows are a table's already
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.stores, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
@@ -58,6 +62,9 @@ class Materialize(Operator):
 
     def __post_init__(self) -> None:
         self.stores = (self.store_name,)
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.stores, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
@@ -178,12 +185,16 @@ class JoinTables(Operator):
         self.kind = {(False, False): "join-tables", (True, False): "left-join-tables"}.get(
             (self.left, self.right), "outer-join-tables"
         )
+        self.times = (f"{self.name}-left-latest", f"{self.name}-right-latest")
+
+    def shapes(self) -> dict[str, str]:
+        return dict.fromkeys(self.times, KEYS)
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         lefts, rights = inputs
         left, right = View(task.store(self.left_store), lefts), View(task.store(self.right_store), rights)
         olds_of = (lefts.olds or [], rights.olds or [])
-        times_of = task.store(f"{self.name}-left-latest"), task.store(f"{self.name}-right-latest")
+        times_of = task.store(self.times[0]), task.store(self.times[1])
         at = [0, 0]
         keys, news, olds, times, ranks = [], [], [], [], []
         for side, key, value, time, rank in in_order(inputs):

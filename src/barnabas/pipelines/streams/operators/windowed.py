@@ -19,6 +19,7 @@ from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.rows import Rows, reordered
 from barnabas.pipelines.streams.state.disk import DiskTable
+from barnabas.pipelines.streams.state.shapes import CLOCK, WINDOWS
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import TimeWindows, Windowed
 
@@ -51,6 +52,9 @@ class AggregateByWindow(Operator):
     def __post_init__(self) -> None:
         self.kind = "windowed-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
         self.stores = (self.store_name, latest_of(self.store_name), times_of(self.store_name))
+
+    def shapes(self) -> dict[str, str]:
+        return dict(zip(self.stores, (WINDOWS, WINDOWS, CLOCK), strict=True))
 
     def detail(self) -> str:
         return str(self.windows)

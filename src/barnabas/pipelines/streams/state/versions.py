@@ -156,6 +156,16 @@ class PartitionState:
         if self._delta_bytes > enough or self._deltas >= DELTAS_MAX:
             self.write_snapshot(version)
 
+    def make_room(self) -> None:
+        """Of entries that were put without a batch: what is more than the cache may hold goes to disk."""
+        for store in self.stores.values():
+            store.changed = set()
+        if self.tables is None:
+            self._spill_if_large()
+        else:
+            self.tables.write()
+            self.tables.trim(self.cache_bytes)
+
     def _is_time_to_look(self) -> bool:
         return self._deltas % SIZE_LOOK_DELTAS == 0 or self._delta_bytes > SNAPSHOT_BYTES_MIN
 
@@ -211,8 +221,12 @@ def versions_in(directory: Directory | Path) -> tuple[list[int], list[int]]:
 
 def write_whole(directory: Directory, name: str, content: Any) -> int:
     data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
-    directory.write(name, MARK + zlib.crc32(data).to_bytes(4, "big"), data)
+    write_bytes(directory, name, data)
     return len(data)
+
+
+def write_bytes(directory: Directory, name: str, data: bytes) -> None:
+    directory.write(name, MARK + zlib.crc32(data).to_bytes(4, "big"), data)
 
 
 def read_whole(directory: Directory, name: str) -> tuple[Any, int]:
