@@ -15,6 +15,7 @@ from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 LIMIT_S = 20.0
@@ -115,3 +116,20 @@ def test_a_topic_that_never_comes_is_said_so_in_the_end(node: Node) -> None:
             fetcher.poll(int(LIMIT_S * 1000))
         node.create_topic("never")
         assert fetcher.poll(0) == []
+
+
+def test_partitions_that_were_added_are_read_beside_those_that_were_known(node: Node, log_client: Any) -> None:
+    node.create_topic("grown", partitions=1)
+    with cluster(node) as ours, cluster(node) as admin, Fetcher(ours) as fetcher:
+        with log_client(node) as log:
+            log.append("grown", batch(0, 5))
+        fetcher.assign({("grown", 0): 0})
+        assert list(read(fetcher, 5)) == [("grown", 0)]
+        added = CreatePartitionsTopic(name="grown", count=3, assignments=None)
+        answer = admin.ask_controller(CreatePartitionsRequest(topics=[added], timeout_ms=15_000))
+        assert answer.results[0].error_code == 0
+        with log_client(node) as log:
+            for partition in (1, 2):
+                log.append("grown", batch(0, 5), partition)
+        fetcher.assign({("grown", partition): 0 for partition in (0, 2, 1)})
+        assert sorted(read(fetcher, 15)) == [("grown", partition) for partition in range(3)]

@@ -248,6 +248,8 @@ class Fetcher:
             topics: dict[str, FetchTopic] = {}
             for (topic, index), position in wanted.items():
                 known = self._cluster.known_topic(topic)
+                if index not in known.partitions:
+                    continue  # another partition was not known, so the topic is asked for anew
                 topic_id = known.topic_id if position.topic_id == ZERO_UUID else position.topic_id
                 if topic_id == ZERO_UUID:
                     newest = min(newest, LAST_VERSION_WITH_NAMES)
@@ -260,6 +262,8 @@ class Fetcher:
                         partition_max_bytes=settings.partition_max_bytes,
                     )
                 )
+            if not topics:
+                return
             request = FetchRequest(
                 max_wait_ms=settings.max_wait_ms,
                 min_bytes=settings.min_bytes,
@@ -273,7 +277,9 @@ class Fetcher:
         except (BrokerUnreachable, TimedOut) as error:
             self._drop(leader, error)
             return
-        asked = {partition: position.offset for partition, position in wanted.items()}
+        asked = {
+            (topic, each.partition): each.fetch_offset for topic, entry in topics.items() for each in entry.partitions
+        }
         self._flights[leader] = Flight(asked, {entry.topic_id: name for name, entry in topics.items()})
 
     def _receive(self, deadline: float) -> list[Fetched]:
