@@ -25,6 +25,7 @@ from barnabas.wire.messages.metadata import (
 )
 from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from barnabas.wire.uuids import Uuid
+from tests.support.waiting import wait_until
 
 TOPIC_ID = Uuid(b"0123456789abcdef")
 WAIT_S = 10.0
@@ -385,3 +386,10 @@ def test_a_callback_that_raises_does_not_stop_the_producer(kept: Log, caplog: py
         producer.flush(WAIT_S)
         producer.send("t", b"b").result(WAIT_S)
     assert "A producer's callback raised" in caplog.text
+
+
+def test_a_producer_that_has_nothing_to_send_yet_sleeps(kept: Log) -> None:
+    with kept.producer() as producer:
+        assert len(producer.partitions_for("t").partitions) == 1
+        sender = producer._sender
+        wait_until(lambda: sender.asleep and not sender.dirty, "the thread sleeps", WAIT_S)
