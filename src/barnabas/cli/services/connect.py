@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import ssl
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -22,7 +20,13 @@ from barnabas.cli.services.connect_records import (
     connector_file,
     run_record_command,
 )
-from barnabas.cli.services.foreground import parse_overrides
+from barnabas.cli.services.foreground import (
+    add_start_options,
+    follow_parent,
+    log_to_stderr,
+    parse_overrides,
+    tell_ready,
+)
 
 if TYPE_CHECKING:
     from barnabas.pipelines.connect.worker.herder import Herder
@@ -45,14 +49,10 @@ def serve(
     from barnabas.pipelines.connect.worker.server import run as run_server
     from barnabas.pipelines.connect.worker.settings import WorkerSettings, load_properties
 
-    level = os.environ.get("BARNABAS_LOG_LEVEL", "INFO").upper()
-    logging.basicConfig(level=level, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)", stream=sys.stderr)
+    log_to_stderr()
 
     def ready(herder: Herder, port: int) -> None:
-        print(f"Kafka Connect is up: {herder.settings.scheme}://{herder.settings.advertised_host}:{port}", flush=True)
-        if ready_fd is not None:
-            os.write(ready_fd, json.dumps({"port": port}).encode() + b"\n")
-            os.close(ready_fd)
+        tell_ready("Kafka Connect", herder.settings.advertised_host, port, ready_fd, herder.settings.scheme)
 
     try:
         properties = load_properties(path, os.environ, parse_overrides(overrides))
@@ -69,8 +69,7 @@ def run(arguments: list[str]) -> int:
     start = commands.add_parser("start", help="start a worker in the foreground")
     start.add_argument("file", nargs="?", metavar="worker.properties")
     start.add_argument("connectors", nargs="*", metavar="connector.properties", help="makes it a standalone worker")
-    start.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
-    start.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    add_start_options(start)
     for name, text in ASKING.items():
         each = commands.add_parser(name, help=text)
         each.add_argument(
@@ -96,6 +95,7 @@ def run(arguments: list[str]) -> int:
     if options.command in RECORD_COMMANDS:
         return run_record_command(options)
     if options.command == "start":
+        follow_parent(options)
         distributed = not options.connectors
         return serve(
             options.file, options.override, distributed=distributed, files=options.connectors, ready_fd=options.ready_fd

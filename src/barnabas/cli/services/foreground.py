@@ -22,15 +22,23 @@ def run_command(program: str, what: str, file_help: str, arguments: list[str], s
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start in the foreground")
     start.add_argument("file", nargs="?", metavar="FILE.properties", help=file_help)
+    add_start_options(start)
+    options = parser.parse_args(arguments)
+    follow_parent(options)
+    return serve(options.file, options.override, options.ready_fd)
+
+
+def add_start_options(start: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="wins over environment and file"
     )
     start.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     start.add_argument("--stop-with-parent", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+
+
+def follow_parent(options: argparse.Namespace) -> None:
     if options.stop_with_parent:
         threading.Thread(target=_stop_with_input, name="service-parent", daemon=True).start()
-    return serve(options.file, options.override, options.ready_fd)
 
 
 def _stop_with_input() -> None:
@@ -47,8 +55,8 @@ def log_to_stderr() -> None:
     )
 
 
-def tell_ready(what: str, host: str, port: int, ready_fd: int | None) -> None:
-    print(f"{what} is up: http://{host}:{port}", flush=True)
+def tell_ready(what: str, host: str, port: int, ready_fd: int | None, scheme: str = "http") -> None:
+    print(f"{what} is up: {scheme}://{host}:{port}", flush=True)
     if ready_fd is not None:
         os.write(ready_fd, json.dumps({"port": port}).encode() + b"\n")
         os.close(ready_fd)
