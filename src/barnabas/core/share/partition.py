@@ -125,17 +125,20 @@ class SharePartition:
         first: int,
         last: int,
         *,
+        read_from: int,
         most_records: int,
         most_in_flight: int,
         locked_until_ms: int,
         exact: bool = False,
     ) -> list[Acquired]:
-        """Of what was read from the log, `first` to `last`, whatever is free, up to a number of records.
+        """Of a batch of the log, `first` to `last`, whatever is free, up to a number of records.
 
+        Between `read_from` and `first` the log has no records: compacted, or the control records of a transaction.
         Unless it is to be `exact`, a run that begins within the number is given whole, as its batch cannot be read in
         parts."""
+        if read_from > self.end_offset:
+            return []  # records before it found no room, and come first
         if first > self.end_offset:
-            # The log has nothing there: compacted, or the control records of a transaction.
             self._runs.append(Run(self.end_offset, first - 1, RecordState.ARCHIVED))
             self._move_start()
         room = most_in_flight - self.in_flight

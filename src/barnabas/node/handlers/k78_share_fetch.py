@@ -148,8 +148,9 @@ class _ShareFetch:
             each.partition.watchers[watcher] = None
             each.on_free.add(waiting.wake)
         try:
-            if not self._take(served):
-                await waiting.until_woken(self._request.max_wait_ms)
+            if self._take(served):
+                return
+            await waiting.until_woken(self._request.max_wait_ms)
         finally:
             for each, watcher in watchers.items():
                 each.partition.watchers.pop(watcher, None)

@@ -16,7 +16,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 def acquire(
     state: SharePartition, member: str, first: int, last: int, most: int = 1000, **more: object
 ) -> list[Acquired]:
-    limits = {"most_in_flight": 2000, "locked_until_ms": 1000, **more}
+    limits = {"read_from": first, "most_in_flight": 2000, "locked_until_ms": 1000, **more}
     return state.acquire(member, first, last, most_records=most, **limits)  # type: ignore[arg-type]
 
 
@@ -102,11 +102,19 @@ def test_exactly_as_many_as_asked_for() -> None:
 
 def test_gaps_of_the_log_are_passed() -> None:
     state = SharePartition(0)
-    acquire(state, "anna", 5, 6)
+    acquire(state, "anna", 5, 6, read_from=0)
     assert state.start_offset == 5
-    acquire(state, "anna", 9, 9)
+    acquire(state, "anna", 9, 9, read_from=7)
     acknowledge(state, "anna", (5, 6, [ACCEPT]))
     assert state.start_offset == 9
+
+
+def test_records_that_found_no_room_are_no_gap_of_the_log() -> None:
+    state = SharePartition(0)
+    assert acquire(state, "anna", 0, 9, most_in_flight=5) == [Acquired(0, 4, 1)]
+    assert acquire(state, "anna", 10, 19, most_in_flight=5) == []
+    acknowledge(state, "anna", (0, 4, [ACCEPT]))
+    assert state.start_offset == state.next_fetch_offset() == 5
 
 
 def test_later_batches_count() -> None:
@@ -123,7 +131,7 @@ def test_later_batches_count() -> None:
 def test_each_record_is_delivered_until_it_is_done_with_and_never_to_two(seed: int) -> None:
     """Beside a plain table of offsets; at times the leader changes, and only what was persisted is left."""
     random = Random(seed)
-    records, members = 40, ["anna", "bert", "carl"]
+    records, members, most_in_flight = 40, ["anna", "bert", "carl"], random.choice([7, 2000])
     state, persisted = SharePartition(0), (0, tuple[StateBatch, ...]())
     holder: dict[int, str] = {}
     done: dict[int, str] = {}
@@ -147,13 +155,17 @@ def test_each_record_is_delivered_until_it_is_done_with_and_never_to_two(seed: i
         match random.choices(["fetch", "acknowledge", "time", "leave", "fail over"], [40, 40, 10, 5, 3])[0]:
             case "fetch":
                 first = state.next_fetch_offset()
-                if first < records:
+                limits = {"most_in_flight": most_in_flight, "locked_until_ms": now_ms + 50}
+                for _ in range(random.randint(1, 4)):  # batches that are read together
+                    if first >= records:
+                        break
                     last = min(records - 1, first + random.randint(0, 9))
-                    for each in acquire(state, member, first, last, random.randint(1, 8), locked_until_ms=now_ms + 50):
+                    for each in acquire(state, member, first, last, random.randint(1, 8), **limits):
                         for offset in range(each.first, each.last + 1):
                             assert offset not in holder, f"{offset} is with two members"
                             assert offset not in done, f"{offset} was done with"
                             holder[offset] = member
+                    first = last + 1
             case "acknowledge":
                 mine = sorted(offset for offset, name in holder.items() if name == member)
                 for offset in random.sample(mine, min(len(mine), 5)):

@@ -78,11 +78,12 @@ class ServedPartition:
         if settings.read_committed:
             aborted = partition.log.aborted_in_read(offset, len(data), end_offset) if data else ()
             batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
-        return self._acquire(member_id, data, batches, most_records, settings, exact)
+        return self._acquire(member_id, offset, data, batches, most_records, settings, exact)
 
     def _acquire(
         self,
         member_id: str,
+        read_from: int,
         data: bytes,
         batches: list[tuple[int, BatchHeader]],
         most_records: int,
@@ -101,11 +102,13 @@ class ServedPartition:
                 member_id,
                 max(header.base_offset, self.state.start_offset),
                 last,
+                read_from=read_from,
                 most_records=most_records,
                 most_in_flight=settings.most_in_flight,
                 locked_until_ms=self._now_ms() + settings.lock_duration_ms,
                 exact=exact,
             )
+            read_from = last + 1
             if taken:
                 begin = position if begin < 0 else begin
                 end = position + header.size
