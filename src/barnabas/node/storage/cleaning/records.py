@@ -7,7 +7,8 @@ relative to it, are written anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from barnabas.wire.batch import (
     COMPRESSION_MASK,
@@ -19,15 +20,29 @@ from barnabas.wire.batch import (
     BatchHeader,
     append_varint,
     assemble,
-    compiled_records,
+    read_compiled,
+    read_header,
     read_varint,
     uncompressed_records,
 )
 from barnabas.wire.compression import Buffer, compress
 from barnabas.wire.errors import KafkaError
+from barnabas.wire.record_layout import (
+    NULL_LENGTH,
+    PATIENCE,
+    RECORDS_PER_RUN,
+    Irregular,
+    Layout,
+    count_alike,
+    read_layout,
+)
 
 # A record of a topic may be larger than anything we would take from a client today.
 DECOMPRESSED_BYTES_MAX = 1 << 30
+# The offset deltas that have a varint of one byte, and both bytes of those that have two.
+ONLY = bytes(2 * delta for delta in range(64)).ljust(8192, b"\0")
+LOW = bytes(2 * delta & 0x7F | 0x80 for delta in range(8192))
+HIGH = bytes(2 * delta >> 7 for delta in range(8192))
 KEPT_WHEN_EMPTY = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
@@ -44,22 +59,91 @@ def payload_of(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
     return bytes(uncompressed_records(buffer, position, header, DECOMPRESSED_BYTES_MAX))
 
 
-def keys_of(buffer: Buffer, position: int, start_offset: int) -> tuple[list[tuple[bytes, int]], list[int]]:
-    """The keys and offsets of a batch's records from an offset on, and the offsets of those without a value."""
-    pairs: list[tuple[bytes, int]] = []
-    tombstones: list[int] = []
+class Keys(NamedTuple):
+    """Of the records of a batch that have one."""
+
+    keys: list[bytes]
+    offsets: list[int]
+    tombstones: list[int]  # the offsets of those without a value
+
+
+def keys_of(buffer: Buffer, position: int, start_offset: int) -> Keys:
+    """The keys of a batch's records from an offset on."""
+    header = read_header(buffer, position)
+    payload = payload_of(buffer, position, header)
     try:
-        for record in compiled_records(buffer, position, DECOMPRESSED_BYTES_MAX):
+        found = keys_by_runs(payload, header)
+    except Irregular:
+        found = keys_one_by_one(payload, header)
+    except KafkaError as error:
+        raise Uncleanable(f"records cannot be read: {error.message}") from error
+    if header.base_offset >= start_offset:
+        return found
+    later = [at for at, offset in enumerate(found.offsets) if offset >= start_offset]
+    return Keys(
+        [found.keys[at] for at in later],
+        [found.offsets[at] for at in later],
+        [offset for offset in found.tombstones if offset >= start_offset],
+    )
+
+
+def keys_one_by_one(payload: bytes, header: BatchHeader) -> Keys:
+    found = Keys([], [], [])
+    try:
+        for record in read_compiled(memoryview(payload), header):
             key, offset = record.key, record.offset
-            if key is not None and offset >= start_offset:
-                pairs.append((key, offset))
+            if key is not None:
+                found.keys.append(key)
+                found.offsets.append(offset)
                 if record.value is None:
-                    tombstones.append(offset)
-    except KafkaError:
-        raise
+                    found.tombstones.append(offset)
     except Exception as error:  # the reader raises several kinds of its own
         raise Uncleanable(f"records cannot be read: {error}") from error
-    return pairs, tombstones
+    return found
+
+
+def keys_by_runs(payload: bytes, header: BatchHeader) -> Keys:
+    """The same where many records in a row look alike (`wire/record_layout.py`): their keys lie in equal distances."""
+    found = Keys([], [], [])
+    at, left, end = 0, header.records_count, len(payload)
+    runs = 0
+    while left:
+        if runs == PATIENCE + (header.records_count - left) // RECORDS_PER_RUN:
+            raise Irregular
+        runs += 1
+        layout = read_layout(payload, at)
+        alike = 1 if left == 1 else count_alike(payload, at, layout, min(left, (end - at) // layout.span))
+        run_end = at + alike * layout.span
+        length, key_at = read_varint(payload, at + layout.key_at)
+        if length >= 0:
+            found.keys.extend([payload[begin : begin + length] for begin in range(key_at, run_end, layout.span)])
+            deltas = offset_deltas(payload, at, run_end, layout)
+            base = header.base_offset
+            if isinstance(deltas, range):
+                offsets: Sequence[int] = range(base + deltas.start, base + deltas.stop)
+            else:
+                offsets = [base + delta for delta in deltas]
+            found.offsets.extend(offsets)
+            if payload[key_at + length] == NULL_LENGTH:
+                found.tombstones.extend(offsets)
+        at = run_end
+        left -= alike
+    if at != end:
+        raise Uncleanable(f"records of {at} bytes in a batch that has {end}")
+    return found
+
+
+def offset_deltas(payload: bytes, at: int, run_end: int, layout: Layout) -> Iterable[int]:
+    """Of a run of records: varints of the same number of bytes, each byte in a column of its own."""
+    columns = [payload[at + column : run_end : layout.span] for column in range(layout.offset_at, layout.key_at)]
+    first, _ = read_varint(payload, at + layout.offset_at)
+    behind = first + len(columns[0])
+    if len(columns) <= 2 and first >= 0 and behind <= len(LOW):
+        # One after the other, as in every batch that was not compacted.
+        low, high = (ONLY, None) if len(columns) == 1 else (LOW, HIGH)
+        if columns[0] == low[first:behind] and (high is None or columns[1] == high[first:behind]):
+            return range(first, behind)
+    return [read_varint(bytes(each), 0)[0] for each in zip(*columns, strict=True)]
 
 
 def outline(payload: bytes, count: int) -> list[Outline]:
