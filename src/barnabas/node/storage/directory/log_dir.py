@@ -250,16 +250,23 @@ class LogDir:
     # -- partitions
 
     def make_directories(self, partitions: Sequence[NewPartition]) -> None:
-        """The files of new partitions; in the flusher's thread, with one fsync for all of them."""
+        """The files of new partitions; in the flusher's thread. What makes them last is `sync_directories`."""
         if not self.logs and not os.path.exists(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}"):
             # That it is there says that no partition was compacted whose recovery point it does not tell.
             write_atomically(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}", b"", sync=False)
         self.forget_checkpointed([(new.topic, new.partition) for new in partitions])
         for new in partitions:
             directory = self.directory_of(new.topic, new.partition)
-            self._keep_what_is_there(directory, new)
+            try:
+                os.mkdir(directory)
+            except FileExistsError:
+                self._keep_what_is_there(directory, new)
             make_directory(directory, new.topic_id)
-        fsync_path(self.path)
+
+    def sync_directories(self) -> None:
+        """Nobody need wait for it: a partition whose directory a crash takes away gets a new one at the next start, and
+        its records are not on the disk before the first flush, which comes after this in the same thread."""
+        self._in_background(lambda: fsync_path(self.path))
 
     def _keep_what_is_there(self, directory: str, new: NewPartition) -> None:
         """A new log never begins where segments of another one are: it would write over them."""
@@ -402,7 +409,8 @@ class LogDir:
 
 def make_directory(directory: str, topic_id: Uuid, *, start_offset: int = 0) -> None:
     """An empty log's files."""
-    os.makedirs(directory, exist_ok=True)
+    if not os.path.isdir(directory):
+        os.makedirs(directory)
     name = offset_name(start_offset, LOG_SUFFIX)
     os.close(os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
