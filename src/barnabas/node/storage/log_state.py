@@ -60,6 +60,7 @@ class LogState:
         self._flushing: list[FlushTask] = []
         # Everything below is compacted, None if nothing was; and who compacts right now.
         self.first_dirty_offset: int | None = None
+        self.had_replaced_segments = False  # or truncated ones: a base offset may come again
         self.cleaning: Abortable | None = None
 
     @property
@@ -123,6 +124,7 @@ class LogState:
             )
 
     def _remove(self, segments: list[Segment]) -> None:
+        self.had_replaced_segments = True
         names = [each for segment in segments for each in segment.mark_deleted()]
         if names:
             rename_all(self.directory, names)
