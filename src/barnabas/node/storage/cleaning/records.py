@@ -7,7 +7,8 @@ relative to it, are written anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from barnabas.wire.batch import (
@@ -75,8 +76,6 @@ def keys_of(buffer: Buffer, position: int, start_offset: int) -> Keys:
         found = keys_by_runs(payload, header)
     except Irregular:
         found = keys_one_by_one(payload, header)
-    except KafkaError as error:
-        raise Uncleanable(f"records cannot be read: {error.message}") from error
     if header.base_offset >= start_offset:
         return found
     later = [at for at, offset in enumerate(found.offsets) if offset >= start_offset]
@@ -103,37 +102,57 @@ def keys_one_by_one(payload: bytes, header: BatchHeader) -> Keys:
 
 
 def keys_by_runs(payload: bytes, header: BatchHeader) -> Keys:
-    """The same where many records in a row look alike (`wire/record_layout.py`): their keys lie in equal distances."""
     found = Keys([], [], [])
-    at, left, end = 0, header.records_count, len(payload)
-    runs = 0
-    while left:
-        if runs == PATIENCE + (header.records_count - left) // RECORDS_PER_RUN:
-            raise Irregular
-        runs += 1
-        layout = read_layout(payload, at)
-        alike = 1 if left == 1 else count_alike(payload, at, layout, min(left, (end - at) // layout.span))
-        run_end = at + alike * layout.span
-        length, key_at = read_varint(payload, at + layout.key_at)
-        if length >= 0:
-            found.keys.extend([payload[begin : begin + length] for begin in range(key_at, run_end, layout.span)])
-            deltas = offset_deltas(payload, at, run_end, layout)
-            base = header.base_offset
-            if isinstance(deltas, range):
-                offsets: Sequence[int] = range(base + deltas.start, base + deltas.stop)
-            else:
-                offsets = [base + delta for delta in deltas]
+    base = header.base_offset
+    for run in runs_of(payload, header.records_count):
+        if run.keys is not None:
+            offsets = [base + delta for delta in run.offset_deltas]
+            found.keys.extend(run.keys)
             found.offsets.extend(offsets)
-            if payload[key_at + length] == NULL_LENGTH:
+            if not run.have_values:
                 found.tombstones.extend(offsets)
-        at = run_end
-        left -= alike
-    if at != end:
-        raise Uncleanable(f"records of {at} bytes in a batch that has {end}")
     return found
 
 
-def offset_deltas(payload: bytes, at: int, run_end: int, layout: Layout) -> Iterable[int]:
+class Run(NamedTuple):
+    """Records in a row that look alike (`wire/record_layout.py`): what they consist of lies in equal distances."""
+
+    start: int
+    end: int
+    span: int  # bytes of each
+    offset_deltas: Sequence[int]
+    keys: list[bytes] | None
+    have_values: bool
+
+
+def runs_of(payload: bytes, count: int) -> Iterator[Run]:
+    """Raises `Irregular` if the runs are too short to be worth it."""
+    at, left, end = 0, count, len(payload)
+    found = 0
+    try:
+        while left:
+            if found == PATIENCE + (count - left) // RECORDS_PER_RUN:
+                raise Irregular
+            found += 1
+            layout = read_layout(payload, at)
+            span = layout.span
+            alike = 1 if left == 1 else count_alike(payload, at, layout, min(left, (end - at) // span))
+            run_end = at + alike * span
+            length, key_at = read_varint(payload, at + layout.key_at)
+            keys = None
+            if length >= 0:
+                keys = [payload[begin : begin + length] for begin in range(key_at, run_end, span)]
+            have_values = payload[key_at + max(length, 0)] != NULL_LENGTH
+            yield Run(at, run_end, span, offset_deltas(payload, at, run_end, layout), keys, have_values)
+            at = run_end
+            left -= alike
+    except KafkaError as error:
+        raise Uncleanable(f"records cannot be read: {error.message}") from error
+    if at != end:
+        raise Uncleanable(f"records of {at} bytes in a batch that has {end}")
+
+
+def offset_deltas(payload: bytes, at: int, run_end: int, layout: Layout) -> Sequence[int]:
     """Of a run of records: varints of the same number of bytes, each byte in a column of its own."""
     columns = [payload[at + column : run_end : layout.span] for column in range(layout.offset_at, layout.key_at)]
     first, _ = read_varint(payload, at + layout.offset_at)
@@ -147,7 +166,23 @@ def offset_deltas(payload: bytes, at: int, run_end: int, layout: Layout) -> Iter
 
 
 def outline(payload: bytes, count: int) -> list[Outline]:
-    """All records; varints of one and two bytes, which nearly all are, are read in place."""
+    """All records."""
+    try:
+        return outline_by_runs(payload, count)
+    except Irregular:
+        return outline_one_by_one(payload, count)
+
+
+def outline_by_runs(payload: bytes, count: int) -> list[Outline]:
+    found: list[Outline] = []
+    for start, end, span, deltas, keys, have_values in runs_of(payload, count):
+        starts, ends = range(start, end, span), range(start + span, end + span, span)
+        found.extend(zip(starts, ends, deltas, repeat(None) if keys is None else keys, repeat(have_values)))
+    return found
+
+
+def outline_one_by_one(payload: bytes, count: int) -> list[Outline]:
+    """Varints of one and two bytes, which nearly all are, are read in place."""
     found: list[Outline] = []
     add = found.append
     end = 0

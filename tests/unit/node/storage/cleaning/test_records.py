@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.node.storage.cleaning.records import Uncleanable, keys_by_runs, keys_of, keys_one_by_one
+from barnabas.node.storage.cleaning.records import (
+    Uncleanable,
+    keys_by_runs,
+    keys_of,
+    keys_one_by_one,
+    outline_by_runs,
+    outline_one_by_one,
+)
 from barnabas.wire.batch import HEADER_BYTES, Record, build_batch, read_header
 from barnabas.wire.compression import Compression
 
@@ -61,3 +68,4 @@ def test_keys_by_runs_are_those_of_the_records(runs: list[tuple[int, int | None,
     found = keys_by_runs(payload, header)
     assert found == keys_one_by_one(payload, header)
     assert found.offsets == [record.offset for record in records if record.key is not None]
+    assert outline_by_runs(payload, len(records)) == outline_one_by_one(payload, len(records))
