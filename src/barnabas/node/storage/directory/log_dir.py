@@ -146,7 +146,7 @@ class LogDir:
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         return self.flusher.sync(log)
 
-    def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+    def repair_index(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         return self._index_repair.begin(log, damaged)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
@@ -204,12 +204,12 @@ class LogDir:
         left, logs = self._left, self.all_logs()
         for log in logs:
             if (offset := left.doubted.get(os.path.basename(log.directory))) is not None:
-                log.doubt_transactions(below=offset)
+                log.suspect_transaction_indexes(below=offset)
         found = clean_stop.sum_of_transaction_indexes(logs)
         if left.transaction_indexes is not None and left.transaction_indexes != found:
             logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
             for log in logs:
-                log.doubt_transactions()
+                log.suspect_transaction_indexes()
 
     def partition_directories(self) -> Iterator[OnDisk]:
         """The replicas on disk; directories that were about to be removed go on being removed."""

@@ -329,7 +329,7 @@ class Segment:
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
         return header.base_offset <= offset and header.max_timestamp == timestamp
 
-    def doubt_transactions(self) -> None:
+    def suspect_transaction_indexes(self) -> None:
         """Without a transaction index, either no transaction was aborted in the segment, or the file is lost."""
         self.may_lack_transactions = not self.transactions.exists
 
