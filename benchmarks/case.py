@@ -28,6 +28,8 @@ class Settings:
     small_mb: int = 5
     large_mb: int = 5_000
     middle_fetches: int = 300
+    path_requests: int = 5_000
+    path_warmups: int = 5_000
     compaction_mb: int = 2_000
     compaction_keys: int = 200_000
     many_keys: int = 10_000_000
@@ -63,6 +65,8 @@ class Settings:
             metadata_requests=50,
             large_mb=100,
             middle_fetches=50,
+            path_requests=200,
+            path_warmups=200,
             compaction_mb=200,
             compaction_keys=20_000,
             many_keys=200_000,

@@ -14,6 +14,7 @@ from confluent_kafka.admin import ResourceType
 from benchmarks import load, process
 from benchmarks.case import Case, Figures, Settings, new_topic, timed
 from benchmarks.paced import PacedProducer
+from benchmarks.rows import CODECS
 from benchmarks.sides import Side
 
 TOPICS = 20
@@ -174,6 +175,19 @@ def recompression(side: Side, settings: Settings) -> Figures:
     return figures | beside
 
 
+def compressed(side: Side, settings: Settings) -> Figures:
+    """Batches that the client has compressed and the topic keeps as they are: the server looks into them only."""
+    figures: Figures = {}
+    for codec in CODECS:
+        topic = new_topic(side, f"compressed-{codec}")
+        count = settings.recompression_mb * 1_000 // (5 if codec == "gzip" else 1)
+        before = process.cpu_seconds(side.pid)
+        took = load.produce_words(side.bootstrap_servers, topic, count, codec)
+        figures[f"compressed.{codec}"] = count / took / 1_000
+        figures[f"compressed.{codec}.cpu"] = (process.cpu_seconds(side.pid) - before) / count * 1e6
+    return figures
+
+
 def topics(side: Side, settings: Settings) -> Figures:
     names = [f"topics-{os.urandom(4).hex()}-{number}" for number in range(settings.new_topics)]
     return {"topics.created": load.create_topics(side.bootstrap_servers, names, 1)}
@@ -221,6 +235,7 @@ def _until(condition: Callable[[], bool], every_s: float = 0.02) -> None:
 LOG_CASES = [
     Case("compaction", "compaction, and produce beside it", compaction, alone=True, warm=False),
     Case("recompression", "recompression to a topic's own codec", recompression),
+    Case("compressed", "produce of compressed batches", compressed),
     Case("topics", "creation of 1,000 topics", topics),
     Case("partitions", "starts with 2,000 partitions, and idleness", partitions, alone=True, warm=False, heavy=True),
     Case("large", "starts with one partition of 5 GB", large, alone=True, warm=False, heavy=True),

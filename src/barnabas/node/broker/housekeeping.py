@@ -75,7 +75,7 @@ class Housekeeping:
         try:
             count = retention.delete_some(partition.high_watermark)
         except DamagedIndex as damaged:
-            log.background.mend(log, damaged)  # the next round sees how old the segment is
+            log.background.repair_index(log, damaged)  # the next round sees how old the segment is
             return 0
         except KafkaError as error:
             logger.error("%s: old segments could not be deleted: %s", log.name, error.message)

@@ -271,7 +271,7 @@ class Partitions:
                 try:
                     await work()
                 except Exception:
-                    logger.exception("Partitions could not be looked after")
+                    logger.exception("Checkpoints, flushes by time or the expiry of producer ids failed; trying again")
 
         if interval_ms < LONG_MAX:
             self._keep(asyncio.ensure_future(forever()))
@@ -284,7 +284,7 @@ class Partitions:
     def _done(self, work: asyncio.Future[None]) -> None:
         self._tasks.discard(work)
         if not work.cancelled() and (error := work.exception()) is not None:
-            logger.error("Partitions are no longer looked after", exc_info=error)
+            logger.error("A task that writes checkpoints or flushes logs has ended", exc_info=error)
 
     async def stop(self) -> None:
         """Nobody is served any more: wakes who waits, and ends what runs in the background."""

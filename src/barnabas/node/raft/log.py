@@ -140,9 +140,9 @@ class MetadataLog:
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._flusher.submit(unlink_all, paths)
 
-    def mend(self, log: LogState, damaged: DamagedIndex) -> None:
+    def repair_index(self, log: LogState, damaged: DamagedIndex) -> None:
         """Nobody reads this log by its indexes once the node runs."""
-        Foreground().mend(log, damaged)
+        Foreground().repair_index(log, damaged)
 
     def failed(self, error: OSError) -> None:
         """Whoever called the log hears of it and gives up."""

@@ -36,7 +36,7 @@ from barnabas.wire.batch import (
 from barnabas.wire.compression import MAX_DECOMPRESSED_BYTES, Buffer, Compression
 from barnabas.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["Opening", "RecordsRefused", "TooMuchAtOnce", "admit", "open_batch", "single_batch", "sound"]
+__all__ = ["Opening", "RecordsRefused", "TooMuchAtOnce", "admit", "checked_batch", "open_batch", "single_batch"]
 
 SMALLEST_RECORD_BYTES = 7  # seven fields of at least one byte each
 RECOMPRESSED_AT_ONCE_BYTES = 4 * 1024  # below, the way to a thread and back takes longer than the work
@@ -72,7 +72,7 @@ def single_batch(batches: Buffer) -> memoryview:
     return view[:size]
 
 
-def sound(batches: Buffer, topic_partition: str, config: LogConfig) -> tuple[memoryview, BatchHeader]:
+def checked_batch(batches: Buffer, topic_partition: str, config: LogConfig) -> tuple[memoryview, BatchHeader]:
     """A client's one batch and its header, if both are what they must be from outside."""
     view = batches if isinstance(batches, memoryview) else memoryview(batches)
     size = len(view)
@@ -119,7 +119,7 @@ def admit(
     batches: Buffer, topic_partition: str, config: LogConfig, now_ms: int, opening: Opening = Opening.HERE
 ) -> tuple[memoryview, BatchHeader]:
     """A client's batch as it will be written, apart from offset and epoch, and its header."""
-    view, header = sound(batches, topic_partition, config)
+    view, header = checked_batch(batches, topic_partition, config)
     if opening is not Opening.DONE:
         elsewhere = opening is Opening.ELSEWHERE
         if elsewhere and len(view) >= RECOMPRESSED_AT_ONCE_BYTES and is_recompressed(header, config):

@@ -147,7 +147,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             log._load(log_start_offset, now_ms, recovered)
         if not clean:
             # From the segment of the recovery point on, recovery has written them anew.
-            log.doubt_transactions(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
+            log.suspect_transaction_indexes(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
         if log.log_end_offset < recovery_point:
             end = log.log_end_offset
             logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)

@@ -32,7 +32,7 @@ def reading(
             try:
                 return method(log, *args, **kwargs)
             except DamagedIndex as damaged:
-                log.mend(damaged)
+                log.repair_index(damaged)
             except OSError as error:
                 raise log._failed(error) from error
 

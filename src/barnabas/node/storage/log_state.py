@@ -60,6 +60,7 @@ class LogState:
         self._flushing: list[FlushTask] = []
         # Everything below is compacted, None if nothing was; and who compacts right now.
         self.first_dirty_offset: int | None = None
+        self.had_replaced_segments = False  # or truncated ones: a base offset may come again
         self.cleaning: Abortable | None = None
 
     @property
@@ -102,13 +103,13 @@ class LogState:
                     self._remember_producer(header, view, at)
         self.producers.map_end_offset = self.log_end_offset
 
-    def doubt_transactions(self, *, below: int | None = None) -> None:
+    def suspect_transaction_indexes(self, *, below: int | None = None) -> None:
         """Segments that begin below this offset, or all, may have lost their transaction index."""
         for segment in self.segments:
             if below is None or segment.base_offset < below:
-                segment.doubt_transactions()
+                segment.suspect_transaction_indexes()
 
-    def transactions_doubted_below(self) -> int | None:
+    def transaction_indexes_suspected_below(self) -> int | None:
         """The same after the next start, for those that nobody has looked at until now."""
         bases = [segment.base_offset for segment in self.segments if segment.may_lack_transactions]
         return bases[-1] + 1 if bases else None
@@ -123,6 +124,7 @@ class LogState:
             )
 
     def _remove(self, segments: list[Segment]) -> None:
+        self.had_replaced_segments = True
         names = [each for segment in segments for each in segment.mark_deleted()]
         if names:
             rename_all(self.directory, names)
@@ -136,10 +138,10 @@ class LogState:
 
     # -- indexes that are wrong
 
-    def mend(self, damaged: DamagedIndex) -> None:
+    def repair_index(self, damaged: DamagedIndex) -> None:
         """Returns when the index is right. Raises `IndexBeingRepaired` if that takes too long for the loop."""
         try:
-            done = self.background.mend(self, damaged)
+            done = self.background.repair_index(self, damaged)
         except OSError as error:
             raise self._failed(error) from error
         if done is not None:

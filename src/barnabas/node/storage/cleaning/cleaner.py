@@ -198,7 +198,7 @@ class Cleaner:
             log.background.failed(error)
             return None
         except DamagedIndex as damaged:
-            log.background.mend(log, damaged)
+            log.background.repair_index(log, damaged)
             return None
         except DamagedSegment as error:
             logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)

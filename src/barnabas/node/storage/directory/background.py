@@ -28,7 +28,7 @@ class Background(Protocol):
     def delete_below_start(self, log: ShrinkingLog) -> None:
         """Segments that are wholly below the log's start are to go."""
 
-    def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+    def repair_index(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         """An index is to be written anew; None if that is done."""
 
     def failed(self, error: OSError) -> None: ...
@@ -69,7 +69,7 @@ class Foreground:
     def delete_below_start(self, log: ShrinkingLog) -> None:
         log.delete_segments(log.log_start_offset)
 
-    def mend(self, log: LogState, damaged: DamagedIndex) -> None:
+    def repair_index(self, log: LogState, damaged: DamagedIndex) -> None:
         for path in log.repair_index_now(damaged):
             fsync_path(path)
 

@@ -146,7 +146,7 @@ class LogDir:
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         return self.flusher.sync(log)
 
-    def mend(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+    def repair_index(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         return self._index_repair.begin(log, damaged)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
@@ -204,12 +204,12 @@ class LogDir:
         left, logs = self._left, self.all_logs()
         for log in logs:
             if (offset := left.doubted.get(os.path.basename(log.directory))) is not None:
-                log.doubt_transactions(below=offset)
+                log.suspect_transaction_indexes(below=offset)
         found = clean_stop.sum_of_transaction_indexes(logs)
         if left.transaction_indexes is not None and left.transaction_indexes != found:
             logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
             for log in logs:
-                log.doubt_transactions()
+                log.suspect_transaction_indexes()
 
     def partition_directories(self) -> Iterator[OnDisk]:
         """The replicas on disk; directories that were about to be removed go on being removed."""
@@ -250,16 +250,23 @@ class LogDir:
     # -- partitions
 
     def make_directories(self, partitions: Sequence[NewPartition]) -> None:
-        """The files of new partitions; in the flusher's thread, with one fsync for all of them."""
+        """The files of new partitions; in the flusher's thread. What makes them last is `sync_directories`."""
         if not self.logs and not os.path.exists(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}"):
             # That it is there says that no partition was compacted whose recovery point it does not tell.
             write_atomically(f"{self.path}/{RECOVERY_POINT_CHECKPOINT}", b"", sync=False)
         self.forget_checkpointed([(new.topic, new.partition) for new in partitions])
         for new in partitions:
             directory = self.directory_of(new.topic, new.partition)
-            self._keep_what_is_there(directory, new)
+            try:
+                os.mkdir(directory)
+            except FileExistsError:
+                self._keep_what_is_there(directory, new)
             make_directory(directory, new.topic_id)
-        fsync_path(self.path)
+
+    def sync_directories(self) -> None:
+        """Nobody need wait for it: a partition whose directory a crash takes away gets a new one at the next start, and
+        its records are not on the disk before the first flush, which comes after this in the same thread."""
+        self._in_background(lambda: fsync_path(self.path))
 
     def _keep_what_is_there(self, directory: str, new: NewPartition) -> None:
         """A new log never begins where segments of another one are: it would write over them."""
@@ -402,7 +409,8 @@ class LogDir:
 
 def make_directory(directory: str, topic_id: Uuid, *, start_offset: int = 0) -> None:
     """An empty log's files."""
-    os.makedirs(directory, exist_ok=True)
+    if not os.path.isdir(directory):
+        os.makedirs(directory)
     name = offset_name(start_offset, LOG_SUFFIX)
     os.close(os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

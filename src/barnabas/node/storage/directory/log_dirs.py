@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from barnabas.node.storage.directory.checkpoints import REPLICATION_OFFSET_CHECKPOINT, TopicPartition
 from barnabas.node.storage.directory.files import FileHandles
@@ -23,6 +24,23 @@ from barnabas.wire.uuids import Uuid
 logger = logging.getLogger("barnabas.storage")
 
 PREFERRED_MAX = 10_000
+MADE_AT_ONCE = 64
+
+
+async def in_turns_with_files(directory: LogDir, partitions: Sequence[NewPartition]) -> AsyncIterator[NewPartition]:
+    """New partitions whose files are there: those of the next ones are made meanwhile, by the thread of the disk."""
+    pieces = [partitions[at : at + MADE_AT_ONCE] for at in range(0, len(partitions), MADE_AT_ONCE)]
+    try:
+        files = directory.flusher.run(partial(directory.make_directories, pieces[0]))
+        for number, piece in enumerate(pieces, 1):
+            await files
+            if number < len(pieces):
+                files = directory.flusher.run(partial(directory.make_directories, pieces[number]))
+            async for new in in_turns(piece):
+                yield new
+    except OSError as error:
+        directory.failed(error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 
 
 class LogDirs:
@@ -146,7 +164,7 @@ class LogDirs:
     # -- partitions
 
     async def create_partitions(self, partitions: Sequence[NewPartition], *, now_ms: int) -> list[PartitionLog]:
-        """New, empty logs: many at once with one fsync. One that is there already, with the same topic id, is kept."""
+        """New, empty logs. One that is there already, with the same topic id, is kept."""
         created: dict[TopicPartition, PartitionLog] = {}
         per_dir: dict[LogDir, list[NewPartition]] = {}
         counts = {each: len(each.all_logs()) for each in self.online}
@@ -162,18 +180,11 @@ class LogDirs:
             counts[chosen] += 1
             per_dir.setdefault(chosen, []).append(new)
         for directory, news in per_dir.items():
-            await self._make(directory, news)
-            async for new in in_turns(news):
+            async for new in in_turns_with_files(directory, news):
                 key = (new.topic, new.partition)
                 created[key] = directory.logs[key] = self._create(directory, new, now_ms)
+            directory.sync_directories()
         return [created[new.topic, new.partition] for new in partitions]
-
-    async def _make(self, directory: LogDir, news: list[NewPartition]) -> None:
-        try:
-            await directory.flusher.run(lambda: directory.make_directories(news))
-        except OSError as error:
-            directory.failed(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 
     def _create(self, directory: LogDir, new: NewPartition, now_ms: int) -> PartitionLog:
         return PartitionLog.create(

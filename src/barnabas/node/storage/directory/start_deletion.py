@@ -64,7 +64,9 @@ class StartDeletion:
     async def _delete(self, log: ShrinkingLog, start: int) -> None:
         run = self._directory.flusher.run
         while not (log.offline or self._stopping) and (segments := log.give_up_segments(start, SEGMENTS_AT_ONCE)):
-            names = [each for segment in segments for each in segment.mark_deleted()]
+            # A look into a directory from which files are just removed would wait for its disk, and the loop with it.
+            repeats = log.had_replaced_segments
+            names = [each for segment in segments for each in segment.mark_deleted(may_repeat=repeats)]
             await run(partial(set_aside, log, segments, names))
             paths = [f"{log.directory}/{name}" for _, name in names]
             self._directory.delete_later(paths, log.config.file_delete_delay_ms)

@@ -329,7 +329,7 @@ class Segment:
         header = read_header(os.pread(self.file.fileno(), HEADER_BYTES, position))
         return header.base_offset <= offset and header.max_timestamp == timestamp
 
-    def doubt_transactions(self) -> None:
+    def suspect_transaction_indexes(self) -> None:
         """Without a transaction index, either no transaction was aborted in the segment, or the file is lost."""
         self.may_lack_transactions = not self.transactions.exists
 
@@ -508,10 +508,14 @@ class Segment:
         self.transactions.file.close()
         self.file.close()
 
-    def mark_deleted(self) -> list[tuple[str, str]]:
-        """Close the files. They have other names from now on: whoever called this renames them, old to new."""
+    def mark_deleted(self, *, may_repeat: bool = True) -> list[tuple[str, str]]:
+        """Close the files. They have other names from now on: whoever called this renames them, old to new.
+
+        Another segment of this base offset may have been deleted a moment ago, after compaction or truncation: in a log
+        in which that never was, nobody need look for its files.
+        """
         suffix = DELETED_SUFFIX
-        if os.path.exists(self.file.path + suffix):  # compaction has replaced this segment before, a moment ago
+        if may_repeat and os.path.exists(self.file.path + suffix):
             suffix = f".{next(copies)}{DELETED_SUFFIX}"
         names = []
         for file in self.files():

@@ -139,7 +139,7 @@ def test_retention_does_not_believe_a_damaged_time_index(bases: list[int], reope
     segment = log.segments.from_offset(bases[1])[0]
     with pytest.raises(DamagedIndex) as damaged:
         Retention(log, NOW_MS + 8 * 86_400_000).delete_some(400)
-    log.mend(damaged.value)
+    log.repair_index(damaged.value)
     assert segment.largest_timestamp == NOW_MS + bases[2] // 10 - 1
 
 
