@@ -4,8 +4,8 @@
                                   apache-file-source] --records 300000
 
 Turns run in one process without Spark, as one of its tasks does them: two tasks on two cores are at most twice that.
-The rows with databases start a PostgreSQL or MariaDB of Debian's packages. `apache-file-source` is Apache Connect 4.3.1, standalone, on
-the same broker: from its start, less the time until the first record, to the last record.
+The rows with databases start a PostgreSQL or MariaDB of Debian's packages. `apache-file-source` is Apache Connect
+4.3.1, standalone, on the same broker: from its start, less the time until the first record, to the last record.
 """
 
 from __future__ import annotations
