@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from barnabas.client.offsets import committed_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
+from tests.support.waiting import wait_until
 
 Bench = Any
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -186,3 +188,51 @@ def test_a_paused_connector_has_no_turn(bench: Bench, tmp_path: Path, paused: bo
     bench.start(name, source(path, name), state="PAUSED")
     bench.planner.pause(name, paused)
     assert bench.turns(name) == (0 if paused else 1)
+
+
+def test_a_source_that_does_not_answer_keeps_no_other_waiting(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from barnabas.pipelines.connect.connectors.files import FileStreamSource
+
+    silent, other, answers = tmp_path / "silent.txt", tmp_path / "other.txt", threading.Event()
+    has_news = FileStreamSource.has_news
+
+    def look(self: FileStreamSource, offsets: Any) -> bool:
+        if self.values["file"] == str(silent):
+            answers.wait(60)
+        return has_news(self, offsets)
+
+    monkeypatch.setattr(FileStreamSource, "has_news", look)
+    silent.write_text("late\n")
+    other.write_text("soon\n")
+    bench.start("silent", source(silent, "silent"))
+    bench.start("other", source(other, "other"))
+    assert bench.turns("silent", "other") == 1
+    assert bench.values("other") == ["soon"]
+    assert bench.states("silent") == [("RUNNING", "")]
+    answers.set()
+    wait_until(lambda: bench.turns("silent", rounds=1), "the source answers")
+    assert bench.values("silent") == ["late"]
+
+
+def test_one_request_asks_for_the_ends_of_all_sinks(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"many-{number}" for number in range(20)]
+    for name in names:
+        write(bench, name, "foo")
+        bench.start(name, sink(tmp_path / name, name))
+    assert bench.turns(*names, rounds=1) == 20
+    asked: list[int] = []
+    list_offsets = Cluster.list_offsets
+
+    def listed(self: Cluster, wanted: Any, **rest: Any) -> Any:
+        asked.append(len(wanted))
+        return list_offsets(self, wanted, **rest)
+
+    monkeypatch.setattr(Cluster, "list_offsets", listed)
+    assert bench.turns(*names, rounds=1) == 0
+    assert asked == [20]
+    write(bench, names[7], "bar")
+    assert bench.turns(*names, rounds=1) == 1

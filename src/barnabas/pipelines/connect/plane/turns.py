@@ -107,6 +107,7 @@ def heals(error: BaseException) -> bool:
     cause = error.cause if isinstance(error, ToleranceExceeded) else error
     if isinstance(cause, Refused):
         return cause.code in (
+            ErrorCode.CONCURRENT_TRANSACTIONS,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.REQUEST_TIMED_OUT,
