@@ -141,9 +141,10 @@ golden: setup
 connect-rest: setup
 	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py
 
-# Changes of a database, a topic and a table, with KILLS kills of workers, Spark's processes and the database.
+# Changes of a database, a topic and a table, with kills of workers, Spark's processes and the database.
+CONNECT_KILLS ?= 8
 connect-kills: setup
-	BARNABAS_CONNECT_KILLS=$(or $(KILLS),8) $(BIN)/python -m pytest -n 0 -s tests/pipelines/test_connect_kills.py
+	BARNABAS_CONNECT_KILLS=$(CONNECT_KILLS) $(BIN)/python -m pytest -n 0 -s tests/pipelines/test_connect_kills.py
 
 debezium: setup
 	BARNABAS_DEBEZIUM=1 $(BIN)/python -m pytest tests/reference/test_change_events.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,25 @@ def test_one_request_asks_for_the_ends_of_all_sinks(
     assert asked == [20]
     write(bench, names[7], "bar")
     assert bench.turns(*names, rounds=1) == 1
+
+
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_a_limit_of_records_a_second(bench: Bench, tmp_path: Path, kind: str) -> None:
+    """What a turn moved too fast is waited for."""
+    path, name = tmp_path / "file.txt", f"limited-{kind}"
+    if kind == "source":
+        path.write_text("foo\n" * 1_000)
+        settings = source(path, name)
+    else:
+        write(bench, name, *["foo"] * 1_000)
+        settings = sink(path, name)
+    bench.start(name, settings | {"max.records.per.second": "100"})
+    began = time.monotonic()
+    (turn,) = bench.planner.due([name])
+    assert turn.limit_records == 200
+    outcome = run_turn(turn)
+    assert not outcome.failed, outcome.trace
+    bench.planner.done(outcome)
+    waits_s = bench.planner.running[name].tasks[0].due_at - began
+    assert waits_s == pytest.approx(outcome.records / 100, abs=2.0)
+    assert bench.planner.due([name]) == []

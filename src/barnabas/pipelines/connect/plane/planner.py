@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.client.cluster import Cluster
@@ -25,7 +25,7 @@ from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.config import java_regex
 from barnabas.pipelines.connect.connector import SourceConnector, offset_key
 from barnabas.pipelines.connect.errors import ConnectError
-from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
+from barnabas.pipelines.connect.plane.orders import TURN_S, Job, Outcome, Turn
 from barnabas.pipelines.connect.plane.tolerance import trace_of
 from barnabas.pipelines.connect.plane.turns import END, heals, load, next_epoch
 
@@ -42,6 +42,7 @@ Tell = Callable[..., None]
 class Task:
     number: int
     due_at: float = 0.0
+    began_at: float = 0.0  # the last turn
     running: bool = False
     failed: bool = False
     failures: int = 0
@@ -129,8 +130,9 @@ class Planner:
                     self.fail(found, task, trace_of(error), heals(error))
                     continue
                 if turn is not None:
-                    task.running = True
-                    turns.append(turn)
+                    task.running, task.began_at = True, now
+                    rate = found.job.task_rate
+                    turns.append(replace(turn, limit_records=max(int(rate * TURN_S), 1)) if rate else turn)
         return turns
 
     def done(self, outcome: Outcome) -> None:
@@ -147,6 +149,8 @@ class Planner:
             task.failures = 0
             task.producer, task.more = outcome.producer, outcome.more
             task.due_at = time.monotonic() + outcome.again_ms / 1000
+            if rate := found.job.task_rate:
+                task.due_at = max(task.due_at, task.began_at + outcome.records / rate)
             found.positions |= {(topic, partition): at for topic, partition, at in outcome.positions}
             task.held, task.wait_records = outcome.held, outcome.wait_records
             task.wait_until = time.monotonic() + outcome.wait_ms / 1000 if outcome.wait_ms else float("inf")

@@ -36,7 +36,7 @@ from barnabas.pipelines.connect.data.columns import SinkColumns, SourceColumn
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.errors import RetriableError
 from barnabas.pipelines.connect.plane.conversion import Conversion
-from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
+from barnabas.pipelines.connect.plane.orders import TURN_RECORDS, Job, Outcome, Turn
 from barnabas.pipelines.connect.plane.posting import Post, Posting
 from barnabas.pipelines.connect.plane.tolerance import Raw, Tolerance, ToleranceExceeded, trace_of
 from barnabas.pipelines.spark.decoding import Decoder, RawBatch
@@ -157,7 +157,7 @@ def send_all(
         else:
             topics |= send_records(polled, conversion, posting, outcome)
             outcome.records += len(polled)
-        limit = COLUMN_LIMIT_RECORDS if isinstance(polled, SourceColumn) else turn.limit_records
+        limit = column_limit(turn) if isinstance(polled, SourceColumn) else turn.limit_records
         if (outcome.records >= limit or time.monotonic() >= until) and source.more:
             outcome.more = True
             break
@@ -166,6 +166,10 @@ def send_all(
             outcome.again_ms = source.pause_ms
             break
     outcome.topics = sorted(topics)
+
+
+def column_limit(turn: Turn) -> int:
+    return COLUMN_LIMIT_RECORDS if turn.limit_records == TURN_RECORDS else turn.limit_records
 
 
 def poll(source: SourceConnector, conversion: Conversion, posting: Posting | None) -> Polled:
@@ -335,7 +339,7 @@ def fetches(
     fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn, sink: SinkConnector, outcome: Outcome
 ) -> Iterator[Fetched]:
     until = time.monotonic() + turn.limit_s
-    limit = COLUMN_LIMIT_RECORDS if sink.takes_columns else turn.limit_records
+    limit = column_limit(turn) if sink.takes_columns else turn.limit_records
     while sink.unfinished or (time.monotonic() < until and outcome.records < limit):
         positions = fetcher.positions
         if all(positions[tp] >= end for tp, end in ends.items()):
