@@ -137,9 +137,9 @@ migration: setup
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
 
-# REST bodies of connectors beside Apache Connect's, and changes of databases beside Debezium's.
+# REST bodies of connectors beside Apache Connect's, its topics taken over and handed back, and changes of databases beside Debezium's.
 connect-rest: setup
-	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py
+	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py tests/reference/test_connect_takeover.py
 
 # Changes of a database, a topic and a table, with kills of workers, Spark's processes and the database.
 CONNECT_KILLS ?= 8
