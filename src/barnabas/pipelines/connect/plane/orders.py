@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+EVENTS = "BARNABAS_CONNECT_EVENTS"  # the descriptor on which the process with Spark tells the worker what happens
 TURN_RECORDS, TURN_S = 100_000, 2.0
 RATE = "max.records.per.second"
 
