@@ -259,3 +259,17 @@ def test_a_limit_of_records_a_second(bench: Bench, tmp_path: Path, kind: str) ->
     waits_s = bench.planner.running[name].tasks[0].due_at - began
     assert waits_s == pytest.approx(outcome.records / 100, abs=2.0)
     assert bench.planner.due([name]) == []
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.symlink_to("/dev/full")
+    write(bench, "much", "foo", "bar")
+    bench.start("full", sink(path, "much"))
+    bench.turns("full", rounds=1)
+    state, trace = bench.states("full")[-1]
+    assert state == "RUNNING"
+    assert trace.splitlines()[0] == "trying again in 1 s: OSError: [Errno 28] No space left on device"
+    path.unlink()
+    assert bench.turns("full") == 2
+    assert path.read_text() == "foo\nbar\n"

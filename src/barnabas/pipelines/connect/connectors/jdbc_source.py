@@ -28,7 +28,7 @@ from barnabas.pipelines.connect.connectors.databases import (
 )
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import Schema, Struct, from_ms, struct, to_ms
-from barnabas.pipelines.connect.errors import ConfigError, RetriableError
+from barnabas.pipelines.connect.errors import ConfigError, ConnectError, RetriableError
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 ROWS = 10_000
@@ -174,7 +174,11 @@ class JdbcSource(SourceConnector):
             found = rows_of(connection.execute(query))
             connection.rollback()
             return found
-        key = [table.c[each] for each in [*self._times[:1], self._id] if each]
+        wanted = [each for each in [*self._times[:1], self._id] if each]
+        if missing := [each for each in wanted if each not in table.c]:
+            there = ", ".join(table.c.keys())
+            raise ConnectError(f"table {name} has no column {missing[0]} any more, or never had one; it has {there}")
+        key = [table.c[each] for each in wanted]
         bound = self._bound(connection, table, key, name)
         if bound is None:
             return [], []

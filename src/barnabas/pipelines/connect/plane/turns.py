@@ -8,6 +8,7 @@ and the records of the offsets topic, as KIP-618 has it.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import json
@@ -50,6 +51,7 @@ COLUMN_LIMIT_RECORDS = 1_000_000  # of a turn whose records are columns
 ANY_END = (1 << 63) - 1
 COLUMN_FETCH_BYTES = 4 * 1024 * 1024
 Polled = list[Record] | SourceColumn
+FULL = (errno.ENOSPC, errno.EDQUOT)  # somebody makes room
 HEALING = (RetriableError, BrokerUnreachable, TimedOut, ConnectionError, TimeoutError)
 
 
@@ -112,7 +114,7 @@ def heals(error: BaseException) -> bool:
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.REQUEST_TIMED_OUT,
         )
-    return isinstance(cause, HEALING)
+    return isinstance(cause, HEALING) or (isinstance(cause, OSError) and cause.errno in FULL)
 
 
 def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, outcome: Outcome) -> None:
