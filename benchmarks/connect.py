@@ -1,11 +1,11 @@
 """Connect: records a second of file source, Parquet sink, JDBC source and sink, and changes of databases.
 
     python -m benchmarks.connect [file-source parquet-sink jdbc-source jdbc-sink postgres-changes mariadb-changes
-                                  apache-file-source] --records 300000
+                                  apache-file-source debezium-postgres-changes] --records 300000
 
 Turns run in one process without Spark, as one of its tasks does them: two tasks on two cores are at most twice that.
-The rows with databases start a PostgreSQL or MariaDB of Debian's packages. `apache-file-source` is Apache Connect
-4.3.1, standalone, on the same broker: from its start, less the time until the first record, to the last record.
+The rows with databases start a PostgreSQL or MariaDB of Debian's packages. The last two are Apache Connect 4.3.1,
+standalone, on the same broker: from its first records in the topic to the last.
 """
 
 from __future__ import annotations
@@ -179,28 +179,73 @@ def mariadb_changes(servers: str, directory: Path, records: int) -> str:
 
 def apache_file_source(servers: str, directory: Path, records: int) -> str:
     from tests.support import reference_libs
+
+    settings = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "topic": "apache",
+                "file": str(lines_of(directory, records)), "value.converter": STRING}  # fmt: skip
+    return apache(servers, directory, records, settings, "apache", f"{reference_libs.connect_libs()}/*")
+
+
+def debezium_postgres_changes(servers: str, directory: Path, records: int) -> str:
+    from tests.support import reference_libs
+    from tests.support.databases import Postgres
+
+    database = Postgres()
+    try:
+        database.execute("create table things (id bigint primary key, name text, price double precision)")
+        settings = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "topic.prefix": "dbz",
+                    "database.hostname": "127.0.0.1", "database.port": str(database.port), "database.user": "tester",
+                    "database.password": "x", "database.dbname": "postgres", "plugin.name": "pgoutput",
+                    "snapshot.mode": "no_data", "key.converter": JSON, "value.converter": JSON}  # fmt: skip
+        libs = f"{reference_libs.debezium_libs()}/*"  # with the Connect that Debezium asks for
+
+        def streams() -> bool:
+            return bool(database.execute("select 1 from pg_replication_slots where active"))
+
+        def insert() -> None:
+            while not streams():
+                time.sleep(0.1)
+            insert_things(database, records)
+
+        return apache(servers, directory, records, settings, "dbz.public.things", libs, insert)
+    finally:
+        database.close()
+
+
+def apache(
+    servers: str,
+    directory: Path,
+    records: int,
+    settings: dict[str, str],
+    topic: str,
+    libs: str,
+    before: Callable[[], None] | None = None,
+) -> str:
+    """Apache Connect, standalone, on the same broker: from the first look at records in the topic to the last."""
+    from tests.support import reference_libs
     from tests.support.reference import free_port
 
     (directory / "worker.properties").write_text(
         f"bootstrap.servers={servers}\nkey.converter={STRING}\nvalue.converter={STRING}\n"
         f"offset.storage.file.filename={directory}/offsets\nlisteners=http://127.0.0.1:{free_port()}\n"
     )
-    (directory / "source.properties").write_text(
-        "name=lines\nconnector.class=org.apache.kafka.connect.file.FileStreamSourceConnector\n"
-        f"file={lines_of(directory, records)}\ntopic=apache\n"
-    )
-    command = [reference_libs.java(), "-Xmx256m", "-cp", f"{reference_libs.connect_libs()}/*",
-               "org.apache.kafka.connect.cli.ConnectStandalone", str(directory / "worker.properties"),
-               str(directory / "source.properties")]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    text = "".join(f"{name}={value}\n" for name, value in ({"name": "source"} | settings).items())
+    (directory / "source.properties").write_text(text)
+    command = [reference_libs.java(), "-Xmx512m", "-cp", libs, "org.apache.kafka.connect.cli.ConnectStandalone",
+               str(directory / "worker.properties"), str(directory / "source.properties")]  # fmt: skip
+    with open(directory / "apache.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
+        if before is not None:
+            before()
         with Cluster(ClientSettings.from_properties({}, bootstrap_servers=servers)) as cluster:
             began, first, end = None, 0, 0
             while end < records:
                 if process.poll() is not None:
-                    raise SystemExit("Apache Connect ended by itself")
-                found = cluster.metadata(["apache"]).topics["apache"]
-                end = 0 if found.error else cluster.list_offsets({("apache", 0): -1})["apache", 0].offset
+                    raise SystemExit(
+                        f"Apache Connect ended by itself:\n{(directory / 'apache.log').read_text()[-2000:]}"
+                    )
+                found = cluster.metadata([topic]).topics[topic]
+                end = 0 if found.error else cluster.list_offsets({(topic, 0): -1})[topic, 0].offset
                 if began is None and end:
                     began, first = time.perf_counter(), end
                 time.sleep(0.005)
@@ -219,6 +264,7 @@ ROWS = {
     "postgres-changes": (postgres_changes, "changes of 3 columns of PostgreSQL to JSON with schemas"),
     "mariadb-changes": (mariadb_changes, "changes of 3 columns of MariaDB to JSON with schemas"),
     "apache-file-source": (apache_file_source, "Apache Connect 4.3.1, lines of 100 bytes to a topic"),
+    "debezium-postgres-changes": (debezium_postgres_changes, "Debezium, changes of 3 columns to JSON with schemas"),
 }
 
 
