@@ -26,7 +26,7 @@ from barnabas.pipelines.connect.config import java_regex
 from barnabas.pipelines.connect.connector import SourceConnector, offset_key
 from barnabas.pipelines.connect.errors import ConnectError
 from barnabas.pipelines.connect.plane.orders import TURN_S, Job, Outcome, Turn
-from barnabas.pipelines.connect.plane.tolerance import trace_of
+from barnabas.pipelines.connect.plane.tolerance import trace_of, without_places
 from barnabas.pipelines.connect.plane.turns import END, heals, load, next_epoch
 
 BACKOFF_MAX_S = 60.0
@@ -182,7 +182,7 @@ class Planner:
             return
         wait_s = min(2.0 ** (task.failures - 1), BACKOFF_MAX_S)
         task.due_at = time.monotonic() + wait_s
-        self._say(found, task, "RUNNING", f"trying again in {wait_s:g} s: {trace}")
+        self._say(found, task, "RUNNING", f"trying again in {wait_s:g} s: {without_places(trace)}")
 
     def close(self) -> None:
         self._lookers.shutdown(wait=False, cancel_futures=True)
