@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest debezium docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean
 
 setup: $(STAMP)
 
@@ -137,9 +137,14 @@ migration: setup
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
 
-# REST bodies of connectors beside Apache Connect's, and changes of databases beside Debezium's.
+# REST bodies of connectors beside Apache Connect's, its topics taken over and handed back, and changes of databases beside Debezium's.
 connect-rest: setup
-	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py
+	BARNABAS_CONNECT_REST=1 $(BIN)/python -m pytest tests/reference/test_connect_rest.py tests/reference/test_connect_takeover.py
+
+# Changes of a database, a topic and a table, with kills of workers, Spark's processes and the database.
+CONNECT_KILLS ?= 8
+connect-kills: setup
+	BARNABAS_CONNECT_KILLS=$(CONNECT_KILLS) $(BIN)/python -m pytest -n 0 -s tests/pipelines/test_connect_kills.py
 
 debezium: setup
 	BARNABAS_DEBEZIUM=1 $(BIN)/python -m pytest tests/reference/test_change_events.py

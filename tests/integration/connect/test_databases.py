@@ -151,6 +151,34 @@ def test_a_database_that_is_away_is_tried_again(bench: Bench, tmp_path: Path) ->
     assert trace.startswith("trying again in 1 s: org.apache.kafka.connect.errors.RetriableException")
 
 
+def test_a_table_that_changes_is_followed_or_told(bench: Bench, persons: Path) -> None:
+    settings = source(persons, "incrementing", "changing-", **{"incrementing.column.name": "id"})
+    bench.start("changing", settings, offsets_topic="changing-offsets")
+
+    def change(*statements: str) -> tuple[str, str]:
+        with sqlite3.connect(persons) as database:
+            for each in statements:
+                database.execute(each)
+        database.close()
+        bench.planner.restart_task("changing", 0)
+        bench.turns("changing", rounds=1)
+        state, trace = bench.states("changing")[-1]
+        return state, trace.partition("\n")[0].partition(": ")[2]
+
+    bench.turns("changing")
+    added = change("alter table persons add column born text", "insert into persons (name, born) values ('Carl', '1')")
+    assert added == ("RUNNING", "")
+    removed = change("alter table persons drop column height", "insert into persons (name) values ('Dora')")
+    assert removed == ("RUNNING", "")
+    found = documents(bench, "changing-persons")
+    assert [sorted(each) for each in found] == [
+        *[["height", "id", "name"]] * 2, ["born", "height", "id", "name"], ["born", "id", "name"],
+    ]  # fmt: skip
+    text = "table persons has no column id any more, or never had one; it has number, name, born"
+    assert change("alter table persons rename column id to number") == ("FAILED", text)
+    assert change("drop table persons") == ("FAILED", "table persons is not there")
+
+
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     try:

@@ -11,7 +11,10 @@ import pytest
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
+from barnabas.streams import Topology, TopologyTestDriver, col
+from barnabas.testing import Node
 from tests.support.databases import DatabaseUnavailable, MariaDb
+from tests.support.waiting import wait_until
 
 Bench = Any
 JSON = {
@@ -262,3 +265,70 @@ def test_a_binlog_that_is_gone_is_told(bench: Bench, server: MariaDb, database: 
     state, trace = bench.states("purged")[-1]
     assert state == "FAILED"
     assert f"{now[0]} is no longer among the server's binlogs" in trace
+
+
+CLEANER = {"log.cleaner.backoff.ms": 20, "log.initial.task.delay.ms": 100, "log.cleaner.min.cleanable.ratio": 0.001}
+
+
+def test_the_lab_a_person_is_filtered_kept_compacted_and_forgotten(
+    bench: Bench, server: MariaDb, database: str
+) -> None:
+    """Rows keyed by transformations, a topology that leaves some out, a compacted topic, and a tombstone."""
+    server.execute(
+        PERSONS,
+        "insert into persons (name, active) values ('Anna', true), ('Bert', true), ('Carl', false)",
+        database=database,
+    )
+    key = "org.apache.kafka.connect.transforms"
+    settings = source(server, database, "timestamp", timestamp_column_name="changed") | {
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "transforms": "key,id,text",
+        "transforms.key.type": f"{key}.ValueToKey",
+        "transforms.key.fields": "id",
+        "transforms.id.type": f"{key}.ExtractField$Key",
+        "transforms.id.field": "id",
+        "transforms.text.type": f"{key}.Cast$Key",
+        "transforms.text.spec": "string",
+    }
+    topology = Topology("witnesses")
+    topology.stream("persons").filter(col("value.active") == True).to("witnesses")  # noqa: E712
+    with Node(CLEANER) as node, TopologyTestDriver(topology) as filtering:
+        node.create_topic(
+            "witnesses", config={"cleanup.policy": "compact", "segment.ms": 100, "delete.retention.ms": 0}
+        )
+        other = type(bench)(node.bootstrap_servers)
+        properties = ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers)
+        with Producer(properties) as producer:
+
+            def pass_on() -> None:
+                """What the topology makes of the rows that came."""
+                other.turns("lab")
+                rows = [(each.key.decode(), each.value) for each in other.read(f"{database}-persons")]
+                for person, value in rows[len(passed) :]:
+                    passed.append(person)
+                    filtering.pipe_input("persons", person, json.loads(value))
+                for person, value in filtering.read_output("witnesses"):
+                    producer.send("witnesses", json.dumps(value).encode(), person.encode())
+                producer.flush()
+
+            passed: list[str] = []
+            other.start("lab", settings, offsets_topic="lab-offsets")
+            pass_on()
+            server.execute("update persons set name = 'Anne' where name = 'Anna'", database=database)
+            pass_on()
+            assert passed == ["1", "2", "3", "1"]
+            names = [(each.key, json.loads(each.value)["name"]) for each in other.read("witnesses")]
+            assert names == [(b"1", "Anna"), (b"2", "Bert"), (b"1", "Anne")]
+            producer.send("witnesses", None, b"2")
+
+            def kept() -> dict[bytes, set[str | None]]:
+                """Names in the log by key. A record more closes the segment: open ones are not cleaned."""
+                producer.send("witnesses", b"{}", b"other")
+                producer.flush()
+                found: dict[bytes, set[str | None]] = {}
+                for each in other.read("witnesses"):
+                    found.setdefault(each.key, set()).add(each.value and json.loads(each.value).get("name"))
+                return found
+
+            wait_until(lambda: kept() == {b"1": {"Anne"}, b"other": {None}}, "Bert is forgotten", 60)
+        other.planner.close()

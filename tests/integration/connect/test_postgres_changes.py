@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ import pytest
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
+from barnabas.streams import TopologyTestDriver
 from tests.support.databases import DatabaseUnavailable, Postgres
 from tests.support.waiting import wait_until
 
 Bench = Any
+EXAMPLES = Path(__file__).parents[3] / "examples"
 JSON = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -342,3 +346,42 @@ def test_settings_that_make_no_sense(settings: dict[str, str], sentence: str) ->
 
     with pytest.raises(ConfigError, match=sentence.replace("(", r"\(")):
         PostgresChanges({"topic.prefix": "p", "database.hostname": "h", "database.dbname": "d"} | settings)
+
+
+def test_transactions_of_the_bank_feed_its_alerts(
+    bench: Bench, server: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example's connector as its file has it, but for where the database is."""
+    given = json.loads((EXAMPLES / "bank_capture.json").read_text())["config"]
+    place = {"database.port": str(server.port), "database.user": "tester", "database.dbname": database}
+    server.execute(
+        "create table transactions (id text primary key, user_name text not null, amount numeric(10, 2) not null)",
+        "insert into transactions values ('t1', 'anna', 5000)",
+        database=database,
+    )
+    settings = given | place | {"slot.name": f"slot_{database}", "database.hostname": "127.0.0.1"}
+    bench.start("bank", settings, offsets_topic="bank-offsets")
+    bench.turns("bank", rounds=1)
+    server.execute(
+        "insert into transactions values ('t2', 'anna', 1200.5), ('t3', 'bert', 9000)",
+        "update transactions set amount = 1 where id = 't1'",
+        "delete from transactions where id = 't1'",
+        database=database,
+    )
+    bench.turns("bank")
+    assert bench.states("bank")[-1] == ("RUNNING", "")
+    found = [(each.key.decode(), json.loads(each.value)) for each in bench.read("bank_transactions")]
+    assert found == [
+        ("anna", {"id": "t1", "amount": 5000.0}),
+        ("anna", {"id": "t2", "amount": 1200.5}),
+        ("bert", {"id": "t3", "amount": 9000.0}),
+    ]
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    with TopologyTestDriver(importlib.import_module("bank_alerts").build()) as bank:
+        bank.pipe_input("bank_transactions", *found[0], timestamp_ms=10)
+        threshold = {"event": "threshold_enabled", "amount": 1000}
+        bank.pipe_input("user_thresholds", "anna", threshold, timestamp_ms=20)
+        for user, transaction in found[1:]:
+            bank.pipe_input("bank_transactions", user, transaction, timestamp_ms=30)
+        alert = {"id": "t2", "amount": 1200.5, "threshold": 1000}
+        assert bank.read_output("user_alerts") == [("anna", alert)]

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 Worker = Any
 
 
@@ -119,3 +121,21 @@ def test_health_metrics_and_loggers(worker: Worker) -> None:
     assert worker.call("PUT", "/admin/loggers/barnabas.connect", {"level": "DEBUG"}) == (200, ["barnabas.connect"])
     assert worker.call("GET", "/admin/loggers/barnabas.connect")[1]["level"] == "DEBUG"
     assert worker.call("PUT", "/admin/loggers/barnabas.connect", {"level": "LOUD"})[0] == 404
+
+
+def test_a_connector_whose_database_is_away_is_tried_again(worker: Worker, tmp_path: Path) -> None:
+    """Its tables tell its tasks, so it has none yet."""
+    away = {
+        "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{tmp_path}/nowhere/x.db", "mode": "bulk",
+        "topic.prefix": "away-",
+    }  # fmt: skip
+    assert worker.call("POST", "/connectors", {"name": "away", "config": away})[0] == 201
+
+    def trace() -> str:
+        status, found = worker.call("GET", "/connectors/away/status")
+        assert found.get("connector", {}).get("state", "RUNNING") == "RUNNING"
+        return str(found["connector"].get("trace", "")) if status == 200 else ""
+
+    text = "trying again in 2 s: the database answers: unable to open database file"
+    wait_until(lambda: trace() == text, "the second time", 30)
+    assert worker.call("DELETE", "/connectors/away")[0] == 204

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from barnabas.client.offsets import committed_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plane.turns import run_turn
+from tests.support.waiting import wait_until
 
 Bench = Any
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -115,6 +118,7 @@ def test_a_poison_record_fails_the_task_with_connects_words(bench: Bench, tmp_pa
     state, trace = bench.states("strict")[-1]
     assert state == "FAILED"
     assert trace.startswith("org.apache.kafka.connect.errors.ConnectException: Tolerance exceeded in error handler\n")
+    assert trace.splitlines()[1] == "The record has offset 1 in poison-0"
     assert "Caused by: org.apache.kafka.connect.errors.DataException: Converting byte[] to Kafka Connect data" in trace
     assert not (tmp_path / "out.txt").exists()
     assert bench.turns("strict") == 0  # until it is restarted
@@ -186,3 +190,87 @@ def test_a_paused_connector_has_no_turn(bench: Bench, tmp_path: Path, paused: bo
     bench.start(name, source(path, name), state="PAUSED")
     bench.planner.pause(name, paused)
     assert bench.turns(name) == (0 if paused else 1)
+
+
+def test_a_source_that_does_not_answer_keeps_no_other_waiting(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from barnabas.pipelines.connect.connectors.files import FileStreamSource
+
+    silent, other, answers = tmp_path / "silent.txt", tmp_path / "other.txt", threading.Event()
+    has_news = FileStreamSource.has_news
+
+    def look(self: FileStreamSource, offsets: Any) -> bool:
+        if self.values["file"] == str(silent):
+            answers.wait(60)
+        return has_news(self, offsets)
+
+    monkeypatch.setattr(FileStreamSource, "has_news", look)
+    silent.write_text("late\n")
+    other.write_text("soon\n")
+    bench.start("silent", source(silent, "silent"))
+    bench.start("other", source(other, "other"))
+    assert bench.turns("silent", "other") == 1
+    assert bench.values("other") == ["soon"]
+    assert bench.states("silent") == [("RUNNING", "")]
+    answers.set()
+    wait_until(lambda: bench.turns("silent", rounds=1), "the source answers")
+    assert bench.values("silent") == ["late"]
+
+
+def test_one_request_asks_for_the_ends_of_all_sinks(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"many-{number}" for number in range(20)]
+    for name in names:
+        write(bench, name, "foo")
+        bench.start(name, sink(tmp_path / name, name))
+    assert bench.turns(*names, rounds=1) == 20
+    asked: list[int] = []
+    list_offsets = Cluster.list_offsets
+
+    def listed(self: Cluster, wanted: Any, **rest: Any) -> Any:
+        asked.append(len(wanted))
+        return list_offsets(self, wanted, **rest)
+
+    monkeypatch.setattr(Cluster, "list_offsets", listed)
+    assert bench.turns(*names, rounds=1) == 0
+    assert asked == [20]
+    write(bench, names[7], "bar")
+    assert bench.turns(*names, rounds=1) == 1
+
+
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_a_limit_of_records_a_second(bench: Bench, tmp_path: Path, kind: str) -> None:
+    """What a turn moved too fast is waited for."""
+    path, name = tmp_path / "file.txt", f"limited-{kind}"
+    if kind == "source":
+        path.write_text("foo\n" * 1_000)
+        settings = source(path, name)
+    else:
+        write(bench, name, *["foo"] * 1_000)
+        settings = sink(path, name)
+    bench.start(name, settings | {"max.records.per.second": "100"})
+    began = time.monotonic()
+    (turn,) = bench.planner.due([name])
+    assert turn.limit_records == 200
+    outcome = run_turn(turn)
+    assert not outcome.failed, outcome.trace
+    bench.planner.done(outcome)
+    waits_s = bench.planner.running[name].tasks[0].due_at - began
+    assert waits_s == pytest.approx(outcome.records / 100, abs=2.0)
+    assert bench.planner.due([name]) == []
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.symlink_to("/dev/full")
+    write(bench, "much", "foo", "bar")
+    bench.start("full", sink(path, "much"))
+    bench.turns("full", rounds=1)
+    state, trace = bench.states("full")[-1]
+    assert state == "RUNNING"
+    assert trace == "trying again in 1 s: OSError: [Errno 28] No space left on device"
+    path.unlink()
+    assert bench.turns("full") == 2
+    assert path.read_text() == "foo\nbar\n"

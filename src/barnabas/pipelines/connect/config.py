@@ -6,7 +6,6 @@ A `Setting` has a type, a default and a check; `Definition.parse` gives typed va
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,14 +94,16 @@ class Definition:
             found.append(Checked(setting, raw, errors))
         return found
 
-    def unknown(self, given: Iterable[str], known: Iterable[str] = ()) -> dict[str, str]:
-        """Names that are near to one we know and are not it: most likely typed wrongly."""
-        names = [*self.settings, *known]
+    def mistyped(self, given: Iterable[str], also: Iterable[str] = ()) -> dict[str, str]:
+        """Names that we do not know, and the one we know, not given itself, that was most likely meant."""
+        names = {*self.settings, *also}
         found = {}
         for name in given:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.85) if name not in names else []
-            if near:
-                found[name] = near[0]
+            if name in names:
+                continue
+            alike = sorted((slips(name, each), each) for each in names.difference(given))
+            if alike and alike[0][0] <= (2 if len(name) >= 8 else 1):
+                found[name] = alike[0][1]
         return found
 
     @staticmethod
@@ -116,6 +117,22 @@ class Definition:
         if setting.check is not None:
             setting.check(setting.name, value)
         return value
+
+
+def slips(one: str, other: str) -> int:
+    """How many letters are missing, too many, wrong or swapped with their neighbour; 3 stands for more."""
+    if abs(len(one) - len(other)) > 2:
+        return 3
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        older, before, row = before, row, [at]
+        for to, wanted in enumerate(other, 1):
+            least = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != wanted))
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == wanted:
+                least = min(least, older[to - 2] + 1)
+            row.append(least)
+    return min(row[-1], 3)
 
 
 def one_of(*choices: str, ignore_case: bool = False) -> Check:

@@ -62,6 +62,8 @@ def _transformations() -> Iterable[Plugin]:
             for side in (None,) if name in one_sided else ("Key", "Value"):
                 full = f"{package}.{name}" + (f"${side}" if side else "")
                 yield Plugin("transformation", (full,), place, side=side)
+    unwrap = ("io.debezium.transforms.ExtractNewRecordState", "io.debezium.transforms.UnwrapFromEnvelope")
+    yield Plugin("transformation", unwrap, f"{HERE}.transforms.unwrap:ExtractNewRecordState")
 
 
 def _predicates() -> Iterable[Plugin]:

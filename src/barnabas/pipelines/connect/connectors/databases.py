@@ -77,6 +77,8 @@ def told() -> Any:
         text = str(getattr(error, "orig", None) or error).strip()
         missing = any(sign in text.lower() for sign in ("no such table", "no such column", "syntax error"))
         raise (ConnectError if missing else RetriableError)(f"the database answers: {text}") from error
+    except exc.NoSuchTableError as error:
+        raise ConnectError(f"table {error} is not there") from error
     except exc.SQLAlchemyError as error:
         raise ConnectError(f"the database refuses: {str(getattr(error, 'orig', None) or error).strip()}") from error
 

@@ -28,7 +28,7 @@ from barnabas.pipelines.connect.connectors.databases import (
 )
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import Schema, Struct, from_ms, struct, to_ms
-from barnabas.pipelines.connect.errors import ConfigError, RetriableError
+from barnabas.pipelines.connect.errors import ConfigError, ConnectError, RetriableError
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 ROWS = 10_000
@@ -40,6 +40,8 @@ WRITERS = {
     "mysql": "select trx_id from information_schema.innodb_trx where trx_rows_modified > 0 and :name = :name",
 }
 QUERY_PARTITION = {"query": "query"}
+Row = Sequence[Any]
+Rows = tuple[list[str], Sequence[Row]]  # with the names of the columns
 
 
 class JdbcSource(SourceConnector):
@@ -123,29 +125,30 @@ class JdbcSource(SourceConnector):
             return []
         bulk = self.values["mode"] == "bulk"
         offset = self.offset(partition) or {}
-        rows = self._read(name, offset, bulk)
+        names, rows = self._read(name, offset, bulk)
         if bulk or not rows:
             self._finished.add(name)
         topic = self.values["topic.prefix"] + name
         if not rows:
             return []
-        schema = self._schema(name, rows[0])
-        plan = [(field.name, column_reader(field.name, field.schema)) for field in schema.fields]
+        schema = self._schema(name, dict(zip(names, rows[0], strict=True)))
+        place = {each: index for index, each in enumerate(names)}
+        plan = [(field.name, place[field.name], column_reader(field.name, field.schema)) for field in schema.fields]
         records = []
         for row in rows:
-            value = Struct.unchecked(schema, {field: read(row[field]) for field, read in plan})
-            offset = {} if bulk else self._offset(row)
+            value = Struct.unchecked(schema, {field: read(row[index]) for field, index, read in plan})
+            offset = {} if bulk else self._offset(row, place)
             records.append(Record(topic, value, schema, source_partition=partition, source_offset=offset))
         if not bulk:
             self.offsets[offset_key(partition)] = records[-1].source_offset or {}
         return records
 
-    def _offset(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _offset(self, row: Row, place: Mapping[str, int]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self._id:
-            found["incrementing"] = int(row[self._id])
+            found["incrementing"] = int(row[place[self._id]])
         if self._times:
-            found["timestamp"] = to_ms(as_utc(row[self._times[0]]))
+            found["timestamp"] = to_ms(as_utc(row[place[self._times[0]]]))
         return found
 
     def _schema(self, name: str, row: Mapping[str, Any]) -> Schema:
@@ -159,7 +162,7 @@ class JdbcSource(SourceConnector):
             self._schemas[name] = struct(fields, name=name.rpartition(".")[2] or None)
         return self._schemas[name]
 
-    def _read(self, name: str, offset: dict[str, Any], bulk: bool) -> list[dict[str, Any]]:
+    def _read(self, name: str, offset: dict[str, Any], bulk: bool) -> Rows:
         connection = self._connection
         if name:
             table: Any = self._table(name)
@@ -171,17 +174,21 @@ class JdbcSource(SourceConnector):
             found = rows_of(connection.execute(query))
             connection.rollback()
             return found
-        key = [table.c[each] for each in [*self._times[:1], self._id] if each]
+        wanted = [each for each in [*self._times[:1], self._id] if each]
+        if missing := [each for each in wanted if each not in table.c]:
+            there = ", ".join(table.c.keys())
+            raise ConnectError(f"table {name} has no column {missing[0]} any more, or never had one; it has {there}")
+        key = [table.c[each] for each in wanted]
         bound = self._bound(connection, table, key, name)
         if bound is None:
-            return []
+            return [], []
         conditions = [key[0] <= literal(bound), *self._after(key, offset)]
         query = query.where(and_(*conditions)).order_by(*key).limit(ROWS)
-        rows = rows_of(connection.execute(query))
+        names, rows = rows_of(connection.execute(query))
         if len(rows) == ROWS and not self._id:
-            rows = self._whole(connection, table, key[0], rows)
+            rows = self._whole(connection, table, key[0], rows, names.index(key[0].name))
         connection.rollback()
-        return rows
+        return names, rows
 
     def _table(self, name: str) -> Table:
         """As it is at the beginning of the turn."""
@@ -231,16 +238,15 @@ class JdbcSource(SourceConnector):
         return [or_(key[0] >= next_ms, and_(key[0] >= moment, key[1] > last_id))]
 
     @staticmethod
-    def _whole(connection: Connection, table: Any, key: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _whole(connection: Connection, table: Any, key: Any, rows: Sequence[Row], place: int) -> Sequence[Row]:
         """Not a part of a millisecond's rows."""
-        last = to_ms(as_utc(rows[-1][key.name]))
-        kept = [row for row in rows if to_ms(as_utc(row[key.name])) < last]
+        last = to_ms(as_utc(rows[-1][place]))
+        kept = [row for row in rows if to_ms(as_utc(row[place])) < last]
         if kept:
             return kept
-        query = select(text("*")).select_from(table).where(key == rows[-1][key.name])
-        return rows_of(connection.execute(query))
+        query = select(text("*")).select_from(table).where(key == rows[-1][place])
+        return rows_of(connection.execute(query))[1]
 
 
-def rows_of(found: CursorResult[Any]) -> list[dict[str, Any]]:
-    names = list(found.keys())
-    return [dict(zip(names, row, strict=True)) for row in found]
+def rows_of(found: CursorResult[Any]) -> Rows:
+    return list(found.keys()), found.all()

@@ -14,7 +14,7 @@ from typing import Any
 
 from barnabas.pipelines.connect.config import parse_value
 from barnabas.pipelines.connect.converters.converter import Converter
-from barnabas.pipelines.connect.converters.json_compiled import Change, reader_of, writer_of
+from barnabas.pipelines.connect.converters.json_compiled import Change, Text, reader_of, writer_of
 from barnabas.pipelines.connect.data.java_text import java_decimal, java_float
 from barnabas.pipelines.connect.data.record import NOTHING, SchemaAndValue
 from barnabas.pipelines.connect.data.schema import (
@@ -104,10 +104,9 @@ class JsonConverter(Converter):
             raise ConfigError("must be BASE64 or NUMERIC", "decimal.format", self._numeric)
         self._written: dict[int, tuple[Schema, Any]] = {}
         self._read: dict[str, Schema | None] = {}
-        self._writers: dict[int, tuple[Schema, bytes, Change]] = {}
+        self._writers: dict[int, tuple[Schema, bytes, Text]] = {}
         self._readers: dict[int, tuple[Schema, Change]] = {}
         self._heads: list[tuple[bytes, int, Schema]] = []
-        self._rare = False  # a value of the last record went the long way
         content = settings.get("schema.content")
         self._fixed = None if not content else read_schema(json.loads(content), self._defaults)
 
@@ -118,25 +117,22 @@ class JsonConverter(Converter):
             payload = self._payload(None, value)
             return dump({"schema": None, "payload": payload} if self._with_schemas else payload)
         head, write = self._writer(schema)
-        self._rare = False
-        payload = write(value)
-        data = dump(payload) if self._rare else encode(payload).encode("utf-8", "replace")
+        data = write(value).encode("utf-8", "replace")
         return head + data + b"}" if self._with_schemas else data
 
-    def _writer(self, schema: Schema) -> tuple[bytes, Change]:
-        """What stands in front of the payload, and what makes the payload."""
+    def _writer(self, schema: Schema) -> tuple[bytes, Text]:
+        """What stands in front of the payload, and what writes the payload."""
         known = self._writers.get(id(schema))
         if known is None:
             if len(self._writers) >= CACHE_MAX:
                 self._writers.clear()
             head = b'{"schema":' + dump(self._schema(schema)) + b',"payload":' if self._with_schemas else b""
-            known = schema, head, writer_of(schema, self._rarely, defaults=self._defaults)
+            known = schema, head, writer_of(schema, self._text_of, defaults=self._defaults)
             self._writers[id(schema)] = known
         return known[1:]
 
-    def _rarely(self, schema: Schema, value: Any) -> Any:
-        self._rare = True
-        return self._payload(schema, value)
+    def _text_of(self, schema: Schema, value: Any) -> str:
+        return text_of(self._payload(schema, value))
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         if data is None or (not data and not self._with_schemas):
@@ -319,10 +315,12 @@ def _odd_float(value: float, small: bool) -> str:
 
 
 def dump(tree: Any) -> bytes:
-    """Compact and in UTF-8. Numbers that Python writes in another way than Java take the longer way."""
-    if _has_numbers(tree):
-        return _text(tree).encode("utf-8", "replace")
-    return encode(tree).encode("utf-8", "replace")
+    return text_of(tree).encode("utf-8", "replace")
+
+
+def text_of(tree: Any) -> str:
+    """Compact. Numbers that Python writes in another way than Java take the longer way."""
+    return _text(tree) if _has_numbers(tree) else encode(tree)
 
 
 def _has_numbers(tree: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from json.encoder import encode_basestring as quote
 from typing import Any
 
 from barnabas.pipelines.connect.data.schema import (
@@ -25,66 +26,73 @@ from barnabas.pipelines.connect.data.schema import (
 
 Change = Callable[[Any], Any]
 Long = Callable[[Schema, Any], Any]
+Text = Callable[..., str]
 AS_IS = {Type.STRING: str, Type.BOOLEAN: bool, **dict.fromkeys(BITS, int)}
-
-
-class _Never:
-    """The type of no value."""
 
 
 def is_logical(schema: Schema) -> bool:
     return schema.name is not None and (schema.name in TEMPORAL or schema.name == DECIMAL)
 
 
-def writer_of(schema: Schema, long_way: Long, *, defaults: bool) -> Change:
-    """What makes the tree of a value."""
-    change = _writer(schema, long_way, defaults)
+def writer_of(schema: Schema, long_way: Text, *, defaults: bool) -> Text:
+    """What makes the JSON of a value: `long_way` does it for values that are not as usual."""
+    write = _writer(schema, long_way, defaults)
     if schema.optional and (schema.default is None or not defaults):
-        return lambda value: None if value is None else change(value)
-    return change
+        return lambda value: "null" if value is None else write(value)
+    return write
 
 
-def _writer(schema: Schema, long_way: Long, defaults: bool) -> Change:
-    def rare(value: Any) -> Any:
+def _writer(schema: Schema, long_way: Text, defaults: bool) -> Text:
+    def rare(value: Any) -> str:
         return long_way(schema, value)
 
     if is_logical(schema):
         if schema.name not in TEMPORAL:
             return rare
-        return lambda value: encode_logical(schema, value) if type(value) is datetime else rare(value)
-    if schema.type in AS_IS:
-        kind = AS_IS[schema.type]
-        return lambda value: value if type(value) is kind else rare(value)
+        return lambda value: str(encode_logical(schema, value)) if type(value) is datetime else rare(value)
+    if schema.type in BITS:
+        return lambda value: str(value) if type(value) is int else rare(value)
+    if schema.type is Type.STRING:
+        return lambda value: quote(value) if type(value) is str else rare(value)
     if schema.type is Type.FLOAT64:
         # Between these bounds Python writes a number as Java does.
-        return lambda value: value if type(value) is float and (1e-3 <= abs(value) < 1e7 or value == 0) else rare(value)
+        return lambda value: (
+            repr(value) if type(value) is float and (1e-3 <= abs(value) < 1e7 or value == 0) else rare(value)
+        )
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         item = writer_of(schema.value_schema, long_way, defaults=defaults)
-        return lambda value: [item(each) for each in value] if type(value) is list else rare(value)
+        return lambda value: f"[{','.join(map(item, value))}]" if type(value) is list else rare(value)
     return _struct_writer(schema, rare, long_way, defaults) if schema.type is Type.STRUCT else rare
 
 
-def _struct_writer(schema: Schema, rare: Change, long_way: Long, defaults: bool) -> Change:
-    plan = [
-        (
-            each.name,
-            _Never if is_logical(each.schema) else AS_IS.get(each.schema.type, _Never),
-            writer_of(each.schema, long_way, defaults=defaults),
-        )
-        for each in schema.fields
+def _struct_writer(schema: Schema, rare: Text, long_way: Text, defaults: bool) -> Text:
+    """One expression for all fields, as Python's own compiler makes it: integers and texts are written in place."""
+    if not schema.fields:
+        return rare
+    names: dict[str, Any] = {"Struct": Struct, "schema": schema, "rare": rare, "quote": quote}
+    read, written = [], []
+    for number, each in enumerate(schema.fields):
+        value, write, head = f"v{number}", f"w{number}", f"h{number}"
+        names[f"n{number}"], names[head] = each.name, ("," if number else "{") + quote(each.name) + ":"
+        names[write] = writer_of(each.schema, long_way, defaults=defaults)
+        read.append(f"{value} = get(n{number})")
+        text = f"{write}({value})"
+        if not is_logical(each.schema) and each.schema.type in BITS:
+            text = f"{value} if type({value}) is int else {text}"
+        elif not is_logical(each.schema) and each.schema.type is Type.STRING:
+            text = f"quote({value}) if type({value}) is str else {text}"
+        written.append(f"{{{head}}}{{{text}}}")
+    lines = [
+        "def write(value):",
+        "    if type(value) is not Struct or (value.schema is not schema and value.schema != schema):",
+        "        return rare(value)",
+        "    get = value.values.get",
+        *(f"    {line}" for line in read),
+        f"    return f'{''.join(written)}}}}}'",
     ]
-
-    def write(value: Any) -> Any:
-        if type(value) is not Struct or (value.schema is not schema and value.schema != schema):
-            return rare(value)
-        values = value.values
-        tree = {}
-        for name, as_is, change in plan:
-            found = values.get(name)
-            tree[name] = found if type(found) is as_is else change(found)
-        return tree
-
-    return write
+    exec("\n".join(lines), names)
+    made: Text = names["write"]
+    return made
 
 
 def reader_of(schema: Schema, long_way: Long) -> Change:

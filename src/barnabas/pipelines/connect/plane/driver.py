@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.connect.plane.data_source import NAME, PLAN, ConnectSource, write_plan
-from barnabas.pipelines.connect.plane.orders import Job, Outcome
+from barnabas.pipelines.connect.plane.orders import EVENTS, Job, Outcome
 from barnabas.pipelines.connect.plane.planner import Planner
 from barnabas.pipelines.spark.session import active_here, session
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-EVENTS = "BARNABAS_CONNECT_EVENTS"
 TICK_S = 0.05
 TRIGGER = "50 milliseconds"
 QUERIES_MAX = 4

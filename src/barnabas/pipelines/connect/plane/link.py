@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipelines.connect.plane.driver import EVENTS
-from barnabas.pipelines.connect.plane.orders import Job
+from barnabas.pipelines.connect.plane.orders import EVENTS, Job
 
 log = logging.getLogger(__name__)
 AGAIN_S = 1.0

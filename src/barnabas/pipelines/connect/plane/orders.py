@@ -6,6 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+EVENTS = "BARNABAS_CONNECT_EVENTS"  # the descriptor on which the process with Spark tells the worker what happens
+TURN_RECORDS, TURN_S = 100_000, 2.0
+RATE = "max.records.per.second"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -35,6 +39,11 @@ class Job:
     def consumer_group(self) -> str:
         return self.consumer.get("group.id") or f"connect-{self.name}"
 
+    @property
+    def task_rate(self) -> float:
+        """Records a second that one task may move; 0 for no limit. The setting is the connector's."""
+        return float(self.settings.get(RATE) or 0) / max(len(self.tasks), 1)
+
     def transactional_id(self, task: int) -> str:
         return f"{self.group}-{self.name}-{task}"
 
@@ -48,8 +57,8 @@ class Turn:
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
     producer: tuple[int, int] | None = None  # id and epoch that must be the current ones
     partitions: list[tuple[str, int]] = field(default_factory=list)
-    limit_records: int = 100_000
-    limit_s: float = 2.0
+    limit_records: int = TURN_RECORDS
+    limit_s: float = TURN_S
 
     def encode(self) -> str:
         return json.dumps(asdict(self))

@@ -11,7 +11,8 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.client.cluster import Cluster
@@ -21,15 +22,18 @@ from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 from barnabas.client.offsets import committed_offsets
 from barnabas.client.settings import ClientSettings
-from barnabas.pipelines.connect.config import java_regex, parse_value
+from barnabas.pipelines.connect.config import java_regex
 from barnabas.pipelines.connect.connector import SourceConnector, offset_key
 from barnabas.pipelines.connect.errors import ConnectError
-from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
-from barnabas.pipelines.connect.plane.tolerance import trace_of
+from barnabas.pipelines.connect.plane.orders import TURN_S, Job, Outcome, Turn
+from barnabas.pipelines.connect.plane.tolerance import trace_of, without_places
 from barnabas.pipelines.connect.plane.turns import END, heals, load, next_epoch
 
 BACKOFF_MAX_S = 60.0
 LOOK_S = 0.1
+LOOK_WAIT_S = 0.2  # for a source that is asked for news; who takes longer is waited for beside the others
+LOOKERS_MAX = 64
+ASK_MS = "10000"  # for a partition without a leader; all connectors wait meanwhile
 TOPICS_S = 2.0  # until topics are looked for again, for new ones and new partitions
 Tell = Callable[..., None]
 
@@ -38,6 +42,7 @@ Tell = Callable[..., None]
 class Task:
     number: int
     due_at: float = 0.0
+    began_at: float = 0.0  # the last turn
     running: bool = False
     failed: bool = False
     failures: int = 0
@@ -48,6 +53,9 @@ class Task:
     more: bool = False  # the last turn did not come to the end
     wait_records: int = 0
     wait_until: float = 0.0
+    probe: Any = None  # the connector's object that is asked for news
+    looking: Future[bool] | None = None
+    slow: bool = False  # the source did not answer soon
 
 
 @dataclass(slots=True)
@@ -59,7 +67,6 @@ class Running:
     paused: bool = False
     removed: bool = False
     stop_id: int | None = None
-    probe: Any = None  # the connector's object that is asked for news
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
     partitions: list[TopicPartition] = field(default_factory=list)
     looked_at: float = 0.0
@@ -78,6 +85,8 @@ class Planner:
         self.running: dict[str, Running] = {}
         self._tell = tell
         self._clusters: dict[str, Cluster] = {}
+        self._ends: dict[tuple[str, str], tuple[float, dict[TopicPartition, int]]] = {}
+        self._lookers = ThreadPoolExecutor(LOOKERS_MAX, "look")
 
     def start(self, job: Job) -> None:
         found = Running(job, [Task(number) for number in range(len(job.tasks))], paused=job.state == "PAUSED")
@@ -102,6 +111,7 @@ class Planner:
 
     def restart_task(self, name: str, number: int) -> None:
         if (found := self.running.get(name)) is not None and number < len(found.tasks):
+            close_probe(found.tasks[number])
             found.tasks[number] = task = Task(number, running=found.tasks[number].running)
             self._say(found, task, "PAUSED" if found.paused else "RUNNING")
 
@@ -120,8 +130,9 @@ class Planner:
                     self.fail(found, task, trace_of(error), heals(error))
                     continue
                 if turn is not None:
-                    task.running = True
-                    turns.append(turn)
+                    task.running, task.began_at = True, now
+                    rate = found.job.task_rate
+                    turns.append(replace(turn, limit_records=max(int(rate * TURN_S), 1)) if rate else turn)
         return turns
 
     def done(self, outcome: Outcome) -> None:
@@ -138,6 +149,8 @@ class Planner:
             task.failures = 0
             task.producer, task.more = outcome.producer, outcome.more
             task.due_at = time.monotonic() + outcome.again_ms / 1000
+            if rate := found.job.task_rate:
+                task.due_at = max(task.due_at, task.began_at + outcome.records / rate)
             found.positions |= {(topic, partition): at for topic, partition, at in outcome.positions}
             task.held, task.wait_records = outcome.held, outcome.wait_records
             task.wait_until = time.monotonic() + outcome.wait_ms / 1000 if outcome.wait_ms else float("inf")
@@ -169,11 +182,12 @@ class Planner:
             return
         wait_s = min(2.0 ** (task.failures - 1), BACKOFF_MAX_S)
         task.due_at = time.monotonic() + wait_s
-        self._say(found, task, "RUNNING", f"trying again in {wait_s:g} s: {trace}")
+        self._say(found, task, "RUNNING", f"trying again in {wait_s:g} s: {without_places(trace)}")
 
     def close(self) -> None:
-        for found in self.running.values():
-            close_probe(found)
+        self._lookers.shutdown(wait=False, cancel_futures=True)
+        for task in [task for found in self.running.values() for task in found.tasks]:
+            close_probe(task)
         for cluster in self._clusters.values():
             cluster.close()
 
@@ -185,14 +199,16 @@ class Planner:
 
     def _drop_if_done(self, found: Running) -> None:
         if found.removed and not found.busy:
-            close_probe(found)
+            for task in found.tasks:
+                close_probe(task)
             self.running.pop(found.job.name, None)
             self._tell("stopped", name=found.job.name, id=found.stop_id)
 
     def _cluster(self, job: Job) -> Cluster:
         key = json.dumps(job.client, sort_keys=True)
         if key not in self._clusters:
-            self._clusters[key] = Cluster(ClientSettings.from_properties(job.client))
+            soon = {"default.api.timeout.ms": ASK_MS} | job.client
+            self._clusters[key] = Cluster(ClientSettings.from_properties(soon))
         return self._clusters[key]
 
     def _turn(self, found: Running, task: Task, now: float) -> Turn | None:
@@ -204,18 +220,26 @@ class Planner:
             prepared = next_epoch(self._cluster(job), job.transactional_id(task.number), None)
             task.producer = prepared.producer_id, prepared.producer_epoch
             found.offsets |= read_offsets(job) if job.offsets_topic is not None else job.offsets
-            close_probe(found)
+            close_probe(task)
             task.ready = True
-        settings = job.settings | job.tasks[task.number]
-        if len(found.tasks) > 1 or found.probe is None:
-            close_probe(found)
-            found.probe = load(job.place)(settings, name=job.name, task=task.number)
-        probe = found.probe
-        assert isinstance(probe, SourceConnector)
-        if not task.more and not probe.has_news(found.offsets):
+        if task.probe is None:
+            settings = job.settings | job.tasks[task.number]
+            task.probe = load(job.place)(settings, name=job.name, task=task.number)
+        if not task.more and not self._has_news(found, task):
             task.due_at = now + LOOK_S
             return None
         return Turn(job=job, task=task.number, offsets=found.offsets, producer=task.producer)
+
+    def _has_news(self, found: Running, task: Task) -> bool:
+        """False too while the source has not answered: a database that is away keeps no other connector waiting."""
+        if task.looking is None:
+            assert isinstance(task.probe, SourceConnector)
+            task.looking = self._lookers.submit(task.probe.has_news, dict(found.offsets))
+        if not wait([task.looking], 0 if task.slow else LOOK_WAIT_S).done:
+            task.slow = True
+            return False
+        looked, task.looking, task.slow = task.looking, None, False
+        return looked.result()
 
     def _sink_turn(self, found: Running, task: Task, now: float) -> Turn | None:
         cluster = self._cluster(found.job)
@@ -231,11 +255,10 @@ class Planner:
         task.due_at = now + LOOK_S
         if not mine:
             return None
-        isolation = found.job.consumer.get("isolation.level", "read_committed")
-        ends = cluster.list_offsets(dict.fromkeys(mine, END), isolation=isolation)
-        behind = [tp for tp in mine if found.positions.get(tp, -1) != ends[tp].offset and ends[tp].offset > 0]
+        ends = self._ends_of(found.job, mine, now)
+        behind = [tp for tp in mine if found.positions.get(tp, -1) != ends[tp] and ends[tp] > 0]
         if task.held:
-            new = sum(abs(ends[tp].offset - found.positions.get(tp, 0)) for tp in behind)
+            new = sum(abs(ends[tp] - found.positions.get(tp, 0)) for tp in behind)
             if new < task.wait_records and now < task.wait_until:
                 return None
             behind = sorted({*behind, *(tp for tp in task.held if tp in ends)})
@@ -243,12 +266,37 @@ class Planner:
             return None
         return Turn(job=found.job, task=task.number, partitions=behind)
 
+    def _ends_of(self, job: Job, mine: list[TopicPartition], now: float) -> dict[TopicPartition, int]:
+        """Where the partitions end. One request of a round asks for those of all sinks: many idle ones cost little."""
+        isolation = isolation_of(job)
+        key = json.dumps(job.client, sort_keys=True), isolation
+        asked_at, ends = self._ends.get(key, (0.0, {}))
+        if now == asked_at and all(tp in ends for tp in mine):
+            return ends
+        cluster = self._cluster(job)
+        wanted = set(mine)
+        for other in self.running.values():
+            same = other.job.kind == "sink" and other.job.client == job.client and isolation_of(other.job) == isolation
+            if same and not other.paused and not other.removed:
+                wanted.update(other.partitions)
+        try:
+            found = cluster.list_offsets(dict.fromkeys(sorted(wanted), END), isolation=isolation)
+        except ClientError:  # of another's partition, perhaps
+            found = cluster.list_offsets(dict.fromkeys(mine, END), isolation=isolation)
+        ends = {tp: each.offset for tp, each in found.items()}
+        self._ends[key] = now, ends
+        return ends
 
-def close_probe(found: Running) -> None:
+
+def isolation_of(job: Job) -> str:
+    return job.consumer.get("isolation.level", "read_committed")
+
+
+def close_probe(task: Task) -> None:
     """A probe may hold a connection to its source."""
-    if found.probe is not None:
-        found.probe.close()
-        found.probe = None
+    if task.probe is not None:
+        task.probe.close()
+        task.probe = task.looking = None
 
 
 def sink_partitions(cluster: Cluster, job: Job) -> list[TopicPartition]:
@@ -295,10 +343,3 @@ def parse_offset(key: bytes | None, value: bytes | None, name: str, found: dict[
             found[offset_key(partition)] = json.loads(value)
     except (ValueError, TypeError):
         return
-
-
-def is_true(settings: dict[str, str], name: str) -> bool:
-    return bool(parse_value(name, "BOOLEAN", settings.get(name, "false")))
-
-
-__all__ = ["ClientError", "Planner", "Running", "Task", "read_offsets", "sink_partitions"]

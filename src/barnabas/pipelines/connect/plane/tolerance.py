@@ -7,6 +7,7 @@ one. Unlike Connect, sources have dead letters too.
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -57,9 +58,9 @@ class Skipped(Exception):
 
 
 class ToleranceExceeded(ConnectError):
-    def __init__(self, cause: BaseException) -> None:
+    def __init__(self, cause: BaseException, record: str) -> None:
         super().__init__("Tolerance exceeded in error handler")
-        self.cause = cause
+        self.cause, self.record = cause, record
 
 
 class Tolerance:
@@ -84,14 +85,14 @@ class Tolerance:
                 except Exception as again:
                     error = again
             if not self.all:
-                raise ToleranceExceeded(error) from error
+                raise ToleranceExceeded(error, what.where()) from error
             self._skip(stage, error, what, class_name)
             raise Skipped from None
 
     def skip(self, stage: str, error: Exception, what: Raw, class_name: str = "") -> None:
         """A record that the connector itself has found bad."""
         if not self.all:
-            raise ToleranceExceeded(error) from error
+            raise ToleranceExceeded(error, what.where()) from error
         self._skip(stage, error, what, class_name)
 
     def _retried(self, operation: Callable[[], T], error: Exception) -> T:
@@ -158,16 +159,29 @@ class Raw:
             )
         return f"source record is {self.record}"
 
+    def where(self) -> str:
+        """Without what is in it, which not everybody may see who may see states."""
+        if self.place is not None:
+            topic, partition, offset = self.place
+            return f"record has offset {offset} in {topic}-{partition}"
+        found = self.record
+        return f"record has the source offset {None if found is None else found.source_offset}"
+
 
 def java_name(error: BaseException) -> str:
     return error.java_class if isinstance(error, ConnectError) else type(error).__qualname__
 
 
+def without_places(trace: str) -> str:
+    """What is tried again by itself needs no places in our code."""
+    return re.sub(r"\n  File .*", "", trace, flags=re.DOTALL)
+
+
 def trace_of(error: BaseException) -> str:
-    """As a task's status shows it: the classes' names as Connect has them, and our places."""
+    """As a task's status shows it: the classes' names as Connect has them, the record, and our places."""
     cause = error.cause if isinstance(error, ToleranceExceeded) else error
     lines = "".join(traceback.format_tb(cause.__traceback__)).rstrip()
     text = f"{java_name(cause)}: {cause}\n{lines}"
     if isinstance(error, ToleranceExceeded):
-        text = f"{java_name(error)}: {error}\nCaused by: {text}"
+        text = f"{java_name(error)}: {error}\nThe {error.record}\nCaused by: {text}"
     return text

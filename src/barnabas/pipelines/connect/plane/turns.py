@@ -8,11 +8,14 @@ and the records of the offsets topic, as KIP-618 has it.
 
 from __future__ import annotations
 
+import errno
+import gc
 import importlib
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +37,7 @@ from barnabas.pipelines.connect.data.columns import SinkColumns, SourceColumn
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.errors import RetriableError
 from barnabas.pipelines.connect.plane.conversion import Conversion
-from barnabas.pipelines.connect.plane.orders import Job, Outcome, Turn
+from barnabas.pipelines.connect.plane.orders import TURN_RECORDS, Job, Outcome, Turn
 from barnabas.pipelines.connect.plane.posting import Post, Posting
 from barnabas.pipelines.connect.plane.tolerance import Raw, Tolerance, ToleranceExceeded, trace_of
 from barnabas.pipelines.spark.decoding import Decoder, RawBatch
@@ -48,6 +51,7 @@ COLUMN_LIMIT_RECORDS = 1_000_000  # of a turn whose records are columns
 ANY_END = (1 << 63) - 1
 COLUMN_FETCH_BYTES = 4 * 1024 * 1024
 Polled = list[Record] | SourceColumn
+FULL = (errno.ENOSPC, errno.EDQUOT)  # somebody makes room
 HEALING = (RetriableError, BrokerUnreachable, TimedOut, ConnectionError, TimeoutError)
 
 
@@ -56,8 +60,25 @@ def load(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """A turn makes many objects that live to its end and few cycles: looking for cycles took half of its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def run_turn(turn: Turn) -> Outcome:
     """Never raises: a failure is an outcome, so that one connector does not end the query of others."""
+    with without_collection():
+        return _run_turn(turn)
+
+
+def _run_turn(turn: Turn) -> Outcome:
     outcome = Outcome(name=turn.job.name, task=turn.task)
     tolerance = None
     notes: list[str] = []
@@ -88,11 +109,12 @@ def heals(error: BaseException) -> bool:
     cause = error.cause if isinstance(error, ToleranceExceeded) else error
     if isinstance(cause, Refused):
         return cause.code in (
+            ErrorCode.CONCURRENT_TRANSACTIONS,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.REQUEST_TIMED_OUT,
         )
-    return isinstance(cause, HEALING)
+    return isinstance(cause, HEALING) or (isinstance(cause, OSError) and cause.errno in FULL)
 
 
 def source_turn(turn: Turn, source: SourceConnector, conversion: Conversion, outcome: Outcome) -> None:
@@ -137,7 +159,7 @@ def send_all(
         else:
             topics |= send_records(polled, conversion, posting, outcome)
             outcome.records += len(polled)
-        limit = COLUMN_LIMIT_RECORDS if isinstance(polled, SourceColumn) else turn.limit_records
+        limit = column_limit(turn) if isinstance(polled, SourceColumn) else turn.limit_records
         if (outcome.records >= limit or time.monotonic() >= until) and source.more:
             outcome.more = True
             break
@@ -146,6 +168,10 @@ def send_all(
             outcome.again_ms = source.pause_ms
             break
     outcome.topics = sorted(topics)
+
+
+def column_limit(turn: Turn) -> int:
+    return COLUMN_LIMIT_RECORDS if turn.limit_records == TURN_RECORDS else turn.limit_records
 
 
 def poll(source: SourceConnector, conversion: Conversion, posting: Posting | None) -> Polled:
@@ -315,7 +341,7 @@ def fetches(
     fetcher: Fetcher, ends: dict[tuple[str, int], int], turn: Turn, sink: SinkConnector, outcome: Outcome
 ) -> Iterator[Fetched]:
     until = time.monotonic() + turn.limit_s
-    limit = COLUMN_LIMIT_RECORDS if sink.takes_columns else turn.limit_records
+    limit = column_limit(turn) if sink.takes_columns else turn.limit_records
     while sink.unfinished or (time.monotonic() < until and outcome.records < limit):
         positions = fetcher.positions
         if all(positions[tp] >= end for tp, end in ends.items()):

@@ -20,10 +20,10 @@ from typing import Any
 
 from barnabas.client.admin.groups import delete_group, delete_offsets
 from barnabas.client.cluster import Cluster
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import BrokerUnreachable, ClientError, TimedOut
 from barnabas.client.offsets import CommittedOffset, commit_offsets, committed_offsets
 from barnabas.pipelines.connect.connector import offset_key
-from barnabas.pipelines.connect.errors import ConfigError, ConnectError
+from barnabas.pipelines.connect.errors import ConfigError, ConnectError, RetriableError
 from barnabas.pipelines.connect.plane.conversion import tasks_max
 from barnabas.pipelines.connect.plane.link import Plane
 from barnabas.pipelines.connect.plane.orders import Job
@@ -38,6 +38,8 @@ from barnabas.pipelines.connect.worker.validation import validate
 log = logging.getLogger(__name__)
 SEEN_S = 10.0
 LOG_LINES = 500
+AGAIN_MAX_S = 60.0
+HEALING = (RetriableError, BrokerUnreachable, TimedOut)
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -63,6 +65,7 @@ class Herder:
         self._jobs: dict[str, Job] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._failures: dict[str, int] = {}  # of connectors that may run later: how often they could not
         self._live = False
         self.assignment: Assignment | None = None
         self._membership: Membership | None = None
@@ -362,10 +365,22 @@ class Herder:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    def _reconcile_again(self, name: str) -> None:
+        if self._live and name in self._failures:
+            self._reconcile_soon(name)
+
     async def _reconcile(self, name: str) -> None:
         async with self._lock(name):
             try:
                 await self._reconcile_locked(name)
+                self._failures.pop(name, None)
+            except HEALING as error:
+                wait_s = min(2.0 ** self._failures.get(name, 0), AGAIN_MAX_S)
+                self._failures[name] = self._failures.get(name, 0) + 1
+                log.warning("connector %s cannot run, trying again in %g s: %s", name, wait_s, error)
+                await self._stop_job(name)
+                await self._tell_connector(name, RUNNING, f"trying again in {wait_s:g} s: {error}")
+                asyncio.get_running_loop().call_later(wait_s, self._reconcile_again, name)
             except (ConnectError, RestError, ClientError, OSError) as error:
                 log.error("connector %s cannot run: %s", name, error)
                 await self._stop_job(name)

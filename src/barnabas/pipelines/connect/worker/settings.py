@@ -11,6 +11,8 @@ from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import integer
 from barnabas.client.settings import ClientSettings, read_properties
 from barnabas.pipelines.connect.config import with_prefix
+from barnabas.pipelines.connect.errors import ConfigError
+from barnabas.pipelines.connect.plugins import need
 from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "CONNECT_"
@@ -51,6 +53,7 @@ class WorkerSettings:
         for name in CONVERTERS[:2]:
             if not properties.get(name):
                 raise InvalidSetting(name, "is missing: a worker needs a converter for keys and one for values.")
+        _check_converters(properties)
         host, port = _listener(properties)
         needed = ("group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic")
         if distributed:
@@ -173,3 +176,13 @@ def load_properties(path: str | None, environment: Mapping[str, str], overrides:
             marked = rest.replace("___", "\0").replace("__", "\1").replace("_", ".")
             found[marked.replace("\0", "-").replace("\1", "_")] = value
     return found | dict(overrides)
+
+
+def _check_converters(properties: Mapping[str, str]) -> None:
+    """Before anything runs: each connector would fail with them."""
+    for side in CONVERTERS:
+        if name := properties.get(side):
+            try:
+                need(name, "converter", "header_converter", setting=side)
+            except ConfigError as error:
+                raise InvalidSetting(side, "is wrong: " + str(error).partition(": ")[2]) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from barnabas.pipelines.connect.config import REQUIRED, Checked, Definition, Setting, at_least, one_of, with_prefix
 from barnabas.pipelines.connect.errors import ConfigError
+from barnabas.pipelines.connect.plane.orders import RATE
 from barnabas.pipelines.connect.plane.tolerance import ERROR_SETTINGS
 from barnabas.pipelines.connect.plugins import Plugin, need
 from barnabas.pipelines.connect.transforms.chain import NOT_OWN, aliases, make_chain
@@ -30,10 +32,14 @@ COMMON = Definition(
                   group="Common") for side in ("key", "value", "header")),
         Setting("transforms", "LIST", [], "LOW", "Aliases for the transformations.", group="Transforms"),
         Setting("predicates", "LIST", [], "LOW", "Aliases for the predicates.", group="Predicates"),
+        Setting(RATE, "INT", 0, "LOW", "Records a second that the connector may move, 0 for no limit. Not of Connect.",
+                at_least(0), "Common"),
         Setting("config.action.reload", "STRING", "restart", "LOW", "When values of config providers change.",
                 RESTART, "Common"),
     ]
 )  # fmt: skip
+# Settings whose names hold other names: of transformations, of clients and of converters, which have their own.
+FREE = re.compile(r"(transforms|predicates|topic\.creation)\.|(\w+)\.(override|converter)\.")
 SINK = Definition(
     [
         Setting("topics", "LIST", [], doc="List of topics to consume, separated by commas.", group="Common"),
@@ -82,10 +88,9 @@ def validate(
         except Exception as error:
             name = getattr(error, "name", None)
             errors[name if name in errors else "connector.class"].append(str(error))
-    for wrong, near in definition.unknown(settings).items():
-        if wrong.startswith(("transforms.", "predicates.", "errors.")) or near.rpartition(".")[2] != wrong:
-            continue
-        found.append(Checked(Setting(wrong, default=None), settings[wrong], [f"{wrong} is unknown, is {near} meant?"]))
+    free = [name for name in settings if not FREE.match(name)]
+    for wrong, near in definition.mistyped(free, getattr(plugin.load(), "older_names", ())).items():
+        found.append(_mistyped(wrong, near, settings[wrong]))
     groups = list(dict.fromkeys(each.setting.group for each in found if each.setting.group))
     return {
         "name": plugin.name,
@@ -95,6 +100,10 @@ def validate(
             {"definition": describe(each.setting, index), "value": _value(each)} for index, each in enumerate(found)
         ],
     }
+
+
+def _mistyped(wrong: str, near: str, value: str) -> Checked:
+    return Checked(Setting(wrong, default=None), value, [f"{wrong} is unknown, is {near} meant?"])
 
 
 def describe(setting: Setting, order: int = -1) -> dict[str, Any]:
@@ -193,6 +202,9 @@ def _plugins(settings: Mapping[str, str], errors: dict[str, list[str]]) -> list[
             for each in plugin.load().definition.check(rest):
                 full = Setting(f"{kind}.{name}.{each.setting.name}", each.setting.type, each.setting.default)
                 found.append(Checked(full, each.value, each.errors))
+            prefix = f"{kind}.{name}."
+            for wrong, near in plugin.load().definition.mistyped(rest).items():
+                found.append(_mistyped(prefix + wrong, prefix + near, rest[wrong]))
     if not any(each.errors for each in found) and not errors["transforms"]:
         try:
             make_chain(settings)

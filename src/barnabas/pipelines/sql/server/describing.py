@@ -184,9 +184,14 @@ class Describing:
             registry.close()
 
     def _connector(self, statement: tree.CreateConnector | tree.DropConnector) -> Tree:
+        known = self._connect("GET", "/connectors")
         if isinstance(statement, tree.DropConnector):
+            if statement.if_exists and statement.name not in known:
+                return {"@type": "warning_entity", "message": f"Connector '{statement.name}' does not exist."}
             self._connect("DELETE", _connector_path(statement.name))
             return {"@type": "drop_connector", "connectorName": statement.name}
+        if statement.if_not_exists and statement.name in known:
+            return {"@type": "warning_entity", "message": f"Connector {statement.name} already exists"}
         config = {name.lower() if name.isupper() else name: str(value) for name, value in statement.properties.items()}
         made = self._connect("POST", "/connectors", {"name": statement.name, "config": config})
         return {"@type": "connector_info", "info": made}
@@ -194,9 +199,10 @@ class Describing:
     def _connectors(self, what: str) -> Tree:
         if what == "CONNECTOR PLUGINS":
             return {"@type": "connector_plugins_list", "connectorsPlugins": self._connect("GET", "/connector-plugins")}
-        names = self._connect("GET", "/connectors")
-        listed = [{"name": name, "type": "", "className": "", "state": ""} for name in names]
-        return {"@type": "connector_list", "connectors": listed}
+        found = self._connect("GET", "/connectors?expand=info&expand=status")
+        listed = [_listed(name, each.get("info", {}), each.get("status", {})) for name, each in found.items()]
+        kind = what.removesuffix("CONNECTORS").strip().lower()
+        return {"@type": "connector_list", "connectors": [each for each in listed if kind in ("", each["type"])]}
 
     def _connect_login(self) -> dict[str, str]:
         """Of `ksql.connect.basic.auth.credentials.source=FILE`: a file with username and password."""
@@ -234,3 +240,14 @@ class Describing:
 def _connector_path(name: str) -> str:
     """A name is one part of the path, whatever is in it."""
     return f"/connectors/{quote(name, safe='')}"
+
+
+def _listed(name: str, info: Tree, status: Tree) -> Tree:
+    """A line of SHOW CONNECTORS; the state tells how many tasks run."""
+    state = status.get("connector", {}).get("state", "")
+    tasks = [each["state"] for each in status.get("tasks", [])]
+    if state == "RUNNING" and tasks:
+        running = tasks.count("RUNNING")
+        state = f"{'RUNNING' if running == len(tasks) else 'WARNING'} ({running}/{len(tasks)} tasks RUNNING)"
+    class_name = info.get("config", {}).get("connector.class", "")
+    return {"name": name, "type": info.get("type", ""), "className": class_name, "state": state}

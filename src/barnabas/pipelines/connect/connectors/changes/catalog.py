@@ -38,10 +38,15 @@ class CapturedTable:
         self.full, self.names, self.events = full, names, events
         self.collection = ".".join(full)
         self._layout = layout
+        self._plain = [(each.name, each.convert) for each in layout if each is not None]
 
     def row(self, given: Row, *, key_only: bool = False, old: Row | None = None) -> Struct:
         """`old` is the row before, where the database has sent it whole."""
         values: dict[str, Any] = {}
+        if len(self._plain) == len(given) and not key_only and UNSENT not in given:
+            for (name, convert), text in zip(self._plain, given, strict=True):
+                values[name] = None if text is None else convert(text)
+            return Struct.unchecked(self.events.value, values)
         for index, (column, value) in enumerate(zip(self._layout, given, strict=True)):
             if column is None:
                 continue

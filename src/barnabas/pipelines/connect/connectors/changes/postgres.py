@@ -113,6 +113,7 @@ class PostgresChanges(ChangeSource):
         self._connections: list[psycopg.Connection[Any]] = []
         self._looking: psycopg.Connection[Any] | None = None
         self._looked_at = 0
+        self._source_head: tuple[int, str, dict[str, Any]] = 0, "", {}
         self._slot = self.values["slot.name"]
         self._prefixes = tuple(
             Patterns(name, self.values[name]) for name in ("message.prefix.include.list", "message.prefix.exclude.list")
@@ -282,7 +283,10 @@ class PostgresChanges(ChangeSource):
     def source_of(
         self, table: tuple[str, str], lsn: int, xid: int, micros: int, commit: int | None, mark: str
     ) -> Struct:
-        values = source_values("postgresql", self.prefix, micros, mark, self.values["database.dbname"])
+        if self._source_head[:2] != (micros, mark):  # changes of a transaction have it in common
+            head = source_values("postgresql", self.prefix, micros, mark, self.values["database.dbname"])
+            self._source_head = micros, mark, head
+        values = self._source_head[2].copy()
         before = "null" if commit is None else f'"{commit}"'
         values["sequence"] = f'[{before},"{lsn}"]'
         values["schema"], values["table"], values["txId"], values["lsn"] = *table, xid, lsn

@@ -60,6 +60,7 @@ class PostgresStream:
         self._done_before = 0  # changes of the open transaction that are in Kafka already
         self._done_to = 0  # the same, told by a position
         self._changes = 0
+        self._place: tuple[int, str, Begin, int] | None = None  # of the last change, not yet in the offset
         self._commit: int | None = offset.get("lsn_commit") if "seen" not in offset else None
 
     def take(self, lsn: int, data: bytes) -> Iterator[Batch]:
@@ -86,6 +87,7 @@ class PostgresStream:
             yield self.flushed()
 
     def flushed(self) -> Batch:
+        self._note_place()
         records, self.records = self.records, []
         records, offset = self._source.with_heartbeat(records, self.offset)
         self.offset = offset
@@ -105,6 +107,7 @@ class PostgresStream:
                 self.records.append(made)
 
     def _end(self, commit: Commit) -> None:
+        self._note_place()
         begin = self._transaction
         if begin is not None and not self._skipping:
             if self._source.transactions is not None:
@@ -137,9 +140,15 @@ class PostgresStream:
 
     def _moved(self, lsn: int, kind: str) -> None:
         assert self._transaction is not None
-        begin = self._transaction
-        self.offset |= {"transaction_id": None, "lsn_proc": lsn, "messageType": kind, "lsn": lsn, "txId": begin.xid,
-                        "ts_usec": begin.micros, "tx_events": self._changes}  # fmt: skip
+        self._place = lsn, kind, self._transaction, self._changes
+
+    def _note_place(self) -> None:
+        """The offset gets the place of the last change before it is read, not at each change."""
+        if self._place is not None:
+            lsn, kind, begin, changes = self._place
+            self.offset |= {"transaction_id": None, "lsn_proc": lsn, "messageType": kind, "lsn": lsn, "txId": begin.xid,
+                            "ts_usec": begin.micros, "tx_events": changes}  # fmt: skip
+            self._place = None
 
     def _change(self, lsn: int, change: Change) -> None:
         table = self._table(change.relation)
@@ -201,6 +210,7 @@ class PostgresStream:
         if by_name.get("type") == "log":
             self._source.notes.append(f"signal {by_name.get('id')}: {data.get('message', '')}")
         elif by_name.get("type") == "execute-snapshot" and data.get("data-collections"):
+            self._note_place()
             self._moved(self.offset.get("lsn") or 0, "INSERT")
             for record in self._source.signalled([str(each) for each in data["data-collections"]]):
                 self.records.append(record)

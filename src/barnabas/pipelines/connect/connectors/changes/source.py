@@ -12,7 +12,12 @@ from typing import Any
 
 from barnabas.pipelines.connect.connector import Settings, SourceConnector, offset_key
 from barnabas.pipelines.connect.connectors.changes.envelope import ChangeTable, TransactionEvents, heartbeat
-from barnabas.pipelines.connect.connectors.changes.settings import Filters, skipped_operations, with_older_names
+from barnabas.pipelines.connect.connectors.changes.settings import (
+    OLDER_NAMES,
+    Filters,
+    skipped_operations,
+    with_older_names,
+)
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import Struct
 from barnabas.pipelines.connect.errors import ConfigError
@@ -24,6 +29,7 @@ Batch = list[Record]
 
 class ChangeSource(SourceConnector):
     space = "schema"
+    older_names = tuple(OLDER_NAMES)
 
     def __init__(self, settings: Settings, *, name: str = "", task: int = 0) -> None:
         self._work: Iterator[Batch] | None = None
