@@ -263,6 +263,8 @@ class Node:
             snapshots=SnapshotPolicy(
                 max_bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
                 max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                retention_bytes=config.metadata_max_retention_bytes,
+                retention_ms=config.metadata_max_retention_ms,
             ),
         )
         parts.push_async_callback(member.stop)
