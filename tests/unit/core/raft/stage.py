@@ -87,8 +87,8 @@ class Stage:
         self.raft.step(Answered(send.correlation_id, body), self.now_ms)
         return self.ready()
 
-    def fail(self, send: Send, error: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> Ready:
-        self.raft.step(Failed(send.correlation_id, error), self.now_ms)
+    def fail(self, send: Send, error: ErrorCode = ErrorCode.NETWORK_EXCEPTION, *, is_refused: bool = False) -> Ready:
+        self.raft.step(Failed(send.correlation_id, error, is_refused), self.now_ms)
         return self.ready()
 
     def flush(self, flush: Flush | None) -> Ready:
