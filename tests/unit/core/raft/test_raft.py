@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from barnabas.core.raft import LeaderAndEpoch, Node, NotLeader, QuorumState, Ready, ReplicaKey, SnapshotId
+from barnabas.core.raft import LeaderAndEpoch, Node, NotLeader, QuorumState, Ready, ReplicaKey, SnapshotId, VoterSet
 from barnabas.core.raft.decide import (
     REFUSAL_BACKOFF_MS,
     REFUSAL_STEP_MS,
@@ -19,7 +19,7 @@ from barnabas.wire.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
-from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.fetch import FetchRequest, NodeEndpoint
 from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.wire.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -508,6 +508,16 @@ def test_the_wait_of_successors_doubles() -> None:
 
 
 # Starting again.
+
+
+def test_who_knows_its_leader_by_name_alone_follows_it_once_it_answers() -> None:
+    stage = Stage(voters=VoterSet(), bootstrap_ids=[2], stored=QuorumState(leader_id=2, epoch=4))
+    (send,) = stage.ready().messages
+    assert isinstance(stage.raft.state, Unattached)
+    answer = fetched(4, 2, high_watermark=0)
+    answer.node_endpoints = [NodeEndpoint(node_id=2, host="host2", port=2)]
+    stage.answer(send, answer)
+    assert isinstance(stage.raft.state, Follower)
 
 
 def test_who_led_resigns_when_it_starts_again() -> None:
