@@ -70,16 +70,15 @@ def framed(values: list[bytes], *, key: bytes | None = None, late_ms: int = 0, c
     )
 
 
-@pytest.mark.parametrize("size", [0, 1, 20, 57, 58, 59, 60, 63, 64, 200, 8000, 8180, 8192, 20_000, 1_100_000])
+@pytest.mark.parametrize("size", [0, 1, 20, 57, 58, 59, 60, 63, 64, 200, 8000, 8180, 8192, 20_000])
 def test_values_of_all_lengths_are_read_as_field_by_field(size: int) -> None:
     """Varints grow by a byte at 64 and at 8,192."""
-    values = [
-        encode_record(wire.TopicRecord(name="n" * (size + more), topic_id=Uuid(b"t" * 16)), 30) for more in range(3)
-    ]
+    records = [wire.TopicRecord(name="n" * (size + more), topic_id=Uuid(b"t" * 16)) for more in range(3)]
+    values = [encode_record(record, 30) for record in records]
     data = framed(values * 50)
     ((end, batch),) = read_batches(data)
     assert end == len(data)
-    assert [record.name for record in batch.records] == ["n" * (size + more) for more in range(3)] * 50  # type: ignore[attr-defined]
+    assert batch.records == records * 50
 
 
 @pytest.mark.parametrize("unusual", [{"key": b"k"}, {"late_ms": 3}, {"codec": 1}])
