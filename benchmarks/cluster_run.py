@@ -6,10 +6,12 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import report
@@ -76,6 +78,16 @@ def main(
         for key, value in figures.items():
             measured[side.name][key].append(value)
 
+    def take(side: type[Side], name: str, measure: Callable[[], Figures]) -> None:
+        """One that fails is told and left out: the others are of use without it."""
+        began = time.perf_counter()
+        try:
+            note(side, name, began, measure())
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}, {side.name}: failed after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        save()
+
     def save() -> None:
         figures = report.medians(measured)
         command = " ".join([f"python -m {module}", *sys.argv[1:]])
@@ -85,22 +97,18 @@ def main(
         if case.by_itself is not None:
             for _ in range(options.rounds):
                 for side in sides:
-                    began = time.perf_counter()
-                    note(side, case.name, began, case.by_itself(side, options.quick))
-                    save()
+                    take(side, case.name, partial(case.by_itself, side, options.quick))
     shared = [case for case in chosen if case.measure is not None]
     with ExitStack() as stack:
         clusters = [stack.enter_context(shape.build(side)) for side in sides if shared]
         for cluster in clusters:
             if first is not None:
-                note(type(cluster), "first", time.perf_counter(), first(cluster))
+                take(type(cluster), "first", partial(first, cluster))
         for case in shared:
             for number in range(options.rounds):
                 for cluster in clusters if number % 2 == 0 else clusters[::-1]:
                     os.sync()
-                    began = time.perf_counter()
                     assert case.measure is not None
-                    note(type(cluster), case.name, began, case.measure(cluster, options.quick))
-                    save()
+                    take(type(cluster), case.name, partial(case.measure, cluster, options.quick))
     print(report.as_markdown(report.table(report.medians(measured), KafkaCluster.name, rows)))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from barnabas.testing import Cluster, Node
@@ -28,6 +29,10 @@ class KafkaMember(reference.ApacheKafka):
     @property
     def last_pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    def format_once(self) -> None:
+        if not (self.data_dir / "meta.properties").exists():
+            self.format()
 
     def wait_until_ready(self) -> None:
         if "broker" in self._extra["process.roles"]:
@@ -55,6 +60,19 @@ class KafkaCluster(Cluster):
             jvm=reference.SHIPPED_JVM,
         )
         return cast("Node", member)
+
+    def start(self, *node_ids: int) -> None:
+        """The processes end with the thread that launched them, so that is this one."""
+        members = [cast("KafkaMember", self.nodes[node_id]) for node_id in node_ids]
+        with ThreadPoolExecutor(len(members)) as threads:
+            list(threads.map(KafkaMember.format_once, members))
+            for member in members:
+                member.launch()
+            list(threads.map(KafkaMember.wait_until_ready, members))
+
+    def restart(self, *node_ids: int) -> None:
+        self.stop(*node_ids)
+        self.start(*node_ids)
 
 
 Side = BarnabasCluster | KafkaCluster

@@ -61,6 +61,8 @@ def new_name() -> str:
 def create_until_it_succeeds(cluster: Side) -> None:
     limit = time.monotonic() + LIMIT_S
     while time.monotonic() < limit:
+        if not cluster.running:
+            raise RuntimeError(f"{cluster.name} has ended: {cluster.nodes[1].log()[-3000:]}")
         try:
             with cluster.connect() as connection:
                 (created,) = connection.request(creation(new_name())).topics
