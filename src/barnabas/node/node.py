@@ -172,6 +172,8 @@ class Node:
         await broker.start(parts)
         parts.push_async_callback(self.server.stop, kind=ListenerKind.BROKER)
         broker.coordinate(parts)
+        loader = self.member.loader
+        loader.add_publisher("heartbeats", lambda delta: self.life.follow(loader.image, delta))
         if not self.member.raft.is_alone:
             await self.life.unfence()
         else:
