@@ -55,7 +55,7 @@ class KafkaCluster(Cluster):
     def _new_node(self, node_id: int) -> Node:
         member = KafkaMember(
             port=self._port(node_id, "PLAINTEXT") if node_id in self.broker_ids else 0,
-            properties=self._properties(node_id),
+            properties={"controller.quorum.bootstrap.servers": self.bootstrap_controllers, **self._properties(node_id)},
             cluster_id=self.cluster_id,
             jvm=reference.SHIPPED_JVM,
         )
