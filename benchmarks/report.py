@@ -6,7 +6,7 @@ import platform
 import re
 import statistics
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,11 @@ def read_rounds(path: Path, measured: Mapping[str, dict[str, list[float]]]) -> N
             measured[side][key].extend(rounds)
 
 
-def table(figures: Medians, yardstick: str) -> list[list[str]]:
+def table(figures: Medians, yardstick: str, rows: Sequence[Row] = ROWS) -> list[list[str]]:
     ours, theirs = figures.get(BarnabasSide.name, {}), figures.get(yardstick, {})
     ceiling = figures.get(MockSide.name, {}) if yardstick != MockSide.name else {}
     lines = [["case", "unit", yardstick, "Barnabas", "ratio", "goal", "", "client's ceiling"]]
-    for row in ROWS:
+    for row in rows:
         if row.key in ours or row.key in theirs:
             goal = row.goal if yardstick != MockSide.name else row.goal_beside_the_mock
             lines.append(_line(row, goal, ours.get(row.key), theirs.get(row.key), ceiling.get(row.key)))

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from barnabas.testing import Node
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A failure says how to have the same example again: those of a busy machine are seldom seen twice.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("unhurried")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.wire.uuids import Uuid
 from tests.support.growing_quorum import HOST, Quorum
+from tests.support.replication.watching import Acknowledged, read_all
 
 
 @pytest.fixture
@@ -19,10 +20,17 @@ def quorum(tmp_path: Path) -> Iterator[Quorum]:
     quorum.close()
 
 
-def test_a_node_grows_to_three_and_shrinks_back(quorum: Quorum) -> None:
+def test_a_node_grows_to_three_and_shrinks_back_while_a_client_writes(quorum: Quorum) -> None:
     quorum.format(1, "--standalone")
     quorum.start(1)
     quorum.create("alone", by=1)
+    with Acknowledged(quorum, "alone", partitions=1) as writer:
+        grow_and_shrink(quorum, writer)
+    assert writer.failed == []
+    assert read_all(quorum, "alone", partitions=1) == writer.acknowledged
+
+
+def grow_and_shrink(quorum: Quorum, writer: Acknowledged) -> None:
     quorum.format(2, "--no-initial-controllers")
     quorum.start(2)
     quorum.change_voters("add-controller", config=2)
@@ -31,6 +39,7 @@ def test_a_node_grows_to_three_and_shrinks_back(quorum: Quorum) -> None:
     quorum.start(3, controller_quorum_auto_join_enable="true")  # neither formatted nor added by anybody
     quorum.wait_for_voters(1, 2, 3)
     quorum.create("three", by=3)
+    writer.goes_on()
 
     found = quorum.describe()
     assert found is not None
@@ -53,6 +62,7 @@ def test_a_node_grows_to_three_and_shrinks_back(quorum: Quorum) -> None:
     quorum.wait_for_voters(1)
     assert "Cannot remove voter 1" in remove(1, fails=True)
     quorum.create("alone-again", by=2)
+    writer.goes_on()
 
 
 def test_three_controllers_begin_together(quorum: Quorum) -> None:

@@ -48,6 +48,22 @@ class Quorum:
             "log.dirs": str(self.root / f"data-{node_id}"),
         }
 
+    # As a client sees it.
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{self.port(node_id)}" for node_id in self.broker_ids)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [1, 2, 3]
+
+    def connect(self, broker_id: int | None = None) -> Connection:
+        address = (HOST, self.port(1 if broker_id is None else broker_id))
+        return Connection(address, ClientSettings(bootstrap_servers=(address,)))
+
+    # What is done to it.
+
     def config_file(self, node_id: int) -> Path:
         path = self.root / f"{node_id}.properties"
         path.write_text("".join(f"{key}={text}\n" for key, text in self.properties(node_id).items()))

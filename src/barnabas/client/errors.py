@@ -33,6 +33,10 @@ class BrokerUnreachable(ClientError):
     pass
 
 
+class ConnectionRefused(BrokerUnreachable):
+    """Nobody listens at its address, as the machine there says: the process is gone, or has not opened its port yet."""
+
+
 class ConnectionLost(BrokerUnreachable):
     pass
 

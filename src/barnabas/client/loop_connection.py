@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.client.errors import BrokerUnreachable, ClientError, UnreadableAnswer
+from barnabas.client.errors import BrokerUnreachable, ClientError, ConnectionRefused, UnreadableAnswer
 from barnabas.client.protocol import Asked, ClientProtocol, Steps
 from barnabas.client.settings import Address, show_address
 from barnabas.client.tls import broke_handshake, tls_problem
@@ -200,7 +200,7 @@ class LoopConnection(asyncio.BufferedProtocol):
             raise BrokerUnreachable(f"{peer} cannot be reached: the name {host} did not resolve in time.") from None
         except (OSError, UnicodeError):
             raise BrokerUnreachable(f"{peer} cannot be reached: the name {host} does not resolve.") from None
-        problem = "no address"
+        problem, refusals = "no address", 0
         for family, _, _, _, resolved in found:
             try:
                 async with asyncio.timeout(limit_s):
@@ -212,7 +212,9 @@ class LoopConnection(asyncio.BufferedProtocol):
                 if tls is not None and broke_handshake(error):
                     raise tls_problem(peer, error) from None
                 problem = (os.strerror(error.errno) if error.errno else str(error)).lower()
-        raise BrokerUnreachable(f"{peer} cannot be reached: {problem}.")
+                refusals += isinstance(error, ConnectionRefusedError)
+        kind = ConnectionRefused if refusals and refusals == len(found) else BrokerUnreachable
+        raise kind(f"{peer} cannot be reached: {problem}.")
 
     async def _open_socket(self, ip: str, port: int, family: int, host: str, tls: ssl.SSLContext | None) -> None:
         name = host if tls is not None else None

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -107,6 +108,11 @@ class Peer:
     def features(self) -> Features:
         """As the peer said when it was last connected to; empty before, and without negotiation."""
         return self._connection.protocol.features if self._connection is not None else Features({}, {}, -1)
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The lowest and highest version of each API that the peer offers; empty as `features` is."""
+        return self._connection.protocol.versions if self._connection is not None else {}
 
     async def send(self, request: Request, version: int | None = None, *, timeout_ms: float | None = None) -> Any:
         """The answer; without a version the request goes out in the newest that both sides know.

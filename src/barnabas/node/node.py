@@ -172,6 +172,8 @@ class Node:
         await broker.start(parts)
         parts.push_async_callback(self.server.stop, kind=ListenerKind.BROKER)
         broker.coordinate(parts)
+        loader = self.member.loader
+        loader.add_publisher("heartbeats", lambda delta: self.life.follow(loader.image, delta))
         if not self.member.raft.is_alone:
             await self.life.unfence()
         else:
@@ -263,6 +265,8 @@ class Node:
             snapshots=SnapshotPolicy(
                 max_bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
                 max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                retention_bytes=config.metadata_max_retention_bytes,
+                retention_ms=config.metadata_max_retention_ms,
             ),
         )
         parts.push_async_callback(member.stop)

@@ -55,6 +55,11 @@ class Network:
     delay_ms: tuple[int, int] = (1, 5)
     slow: float = 0.0
     cut: set[tuple[int, int]] = field(default_factory=set)
+    # How often a cut looks as if nobody listened there.
+    false_refusal: float = 0.0
+
+    def refuses(self, source: int, target: int) -> bool:
+        return (source, target) in self.cut and self.false_refusal > 0 and self.random.random() < self.false_refusal
 
     def deliveries(self, source: int, target: int) -> list[int]:
         """After how many milliseconds the message arrives, how often."""
@@ -288,16 +293,18 @@ class Cluster:
         fitted = fit_version(body, version)
         life = source.life
 
-        def fail(error: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
+        def fail(error: ErrorCode = ErrorCode.NETWORK_EXCEPTION, *, is_refused: bool = False) -> None:
             if source.raft is not None and source.life == life:
-                source.act(lambda raft: raft.step(Failed(send.correlation_id, error), self.now_ms))
+                source.act(lambda raft: raft.step(Failed(send.correlation_id, error, is_refused), self.now_ms))
 
         if fitted is None:
             self.after(1, lambda: fail(ErrorCode.UNSUPPORTED_VERSION))
             return
-        if not target.is_up:
-            if self.random.random() < 0.7:
-                self.after(1, fail)
+        if not target.is_up or self.network.refuses(source.id, target.id):
+            # Who is not there refuses connections or says nothing.
+            chance = self.random.random()
+            if chance < 0.7:
+                self.after(1, lambda: fail(is_refused=chance < 0.45))
             return
         arriving = self._through_codec(fitted, version)
 

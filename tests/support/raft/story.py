@@ -79,6 +79,7 @@ class Story:
         network.repeat = random.choice([0.0, 0.0, 0.05])
         network.delay_ms = random.choice([(1, 2), (1, 20), (1, 120)])
         network.slow = random.choice([0.0, 0.0, 0.02])
+        network.false_refusal = random.choice([0.0, 0.0, 0.3])
         cluster.flush_ms = random.choice([0, 5, 50])
         crash_chance = random.choice([0.0, 0.0, 0.002, 0.01])
         for node in cluster.nodes.values():

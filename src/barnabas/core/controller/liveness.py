@@ -79,6 +79,16 @@ class Sessions:
         if session is not None:
             session.heard_at_ms = now_ms
 
+    def heard_since(self, broker_id: int, since_ms: int) -> bool:
+        session = self.by_broker.get(broker_id)
+        return session is not None and session.heard_at_ms is not None and session.heard_at_ms >= since_ms
+
+    def expire(self, broker_id: int, epoch: int) -> None:
+        """The process of this registration is known to be gone."""
+        session = self.by_broker.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            session.heard_at_ms = None
+
     def forget(self, broker_id: int) -> None:
         self.by_broker.pop(broker_id, None)
 

@@ -62,7 +62,10 @@ class PartitionState:
     def merge(self, change: wire.PartitionChangeRecord) -> PartitionState:
         leads = change.leader != NO_LEADER_CHANGE
         recovers = change.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
-        replicas = _either(change.replicas, self.replicas)
+        replicas, directories = self.replicas, self.directories
+        if change.replicas is not None or change.directories is not None:
+            replicas = _either(change.replicas, replicas)
+            directories = _directories(_either(change.directories, directories), replicas)
         return PartitionState(
             topic_id=self.topic_id,
             topic=self.topic,
@@ -73,7 +76,7 @@ class PartitionState:
             leader_epoch=self.leader_epoch + 1 if leads else self.leader_epoch,
             partition_epoch=self.partition_epoch + 1,
             leader_recovery_state=change.leader_recovery_state if recovers else self.leader_recovery_state,
-            directories=_directories(_either(change.directories, self.directories), replicas),
+            directories=directories,
             adding_replicas=_either(change.adding_replicas, self.adding_replicas),
             removing_replicas=_either(change.removing_replicas, self.removing_replicas),
             eligible_leader_replicas=_either(change.eligible_leader_replicas, self.eligible_leader_replicas),

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from barnabas.core.raft.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from barnabas.core.raft.voters import ReplicaKey
 
+REFUSAL_BACKOFF_MS, REFUSAL_STEP_MS = 100, 150
+
 
 def may_pre_vote(state: State, *, is_log_up_to_date: bool) -> bool:
     """Would this replica vote for another? Not while it hears of a leader itself."""
@@ -48,6 +50,15 @@ def majority_without_leader(leader: Leader) -> int:
 
 def is_sole_voter(leader: Leader) -> bool:
     return len(leader.voters) == 1 and leader.key.id in leader.voters
+
+
+def refusal_backoff_ms(voter_ids: Sequence[int], leader_id: int, own_id: int) -> int:
+    """How long a voter waits for its election after nobody listens at the leader's address any more.
+
+    The others notice in the same moment: they are given the time for it, and stand one after the other.
+    """
+    others = sorted(voter_id for voter_id in voter_ids if voter_id != leader_id)
+    return REFUSAL_BACKOFF_MS + REFUSAL_STEP_MS * (others.index(own_id) if own_id in others else len(others))
 
 
 def successor_backoff_ms(preferred: Sequence[ReplicaKey], own: ReplicaKey, backoff_max_ms: int) -> int:

@@ -6,6 +6,7 @@ snapshot to begin with (fetch it piece by piece, freeze it, and go on behind it)
 
 from __future__ import annotations
 
+from barnabas.core.raft import decide
 from barnabas.core.raft.learning import Heard, hear_answer, named_endpoints
 from barnabas.core.raft.log import EpochEnd, SnapshotId, is_ahead_of_log, truncation_offset
 from barnabas.core.raft.records import InvalidBatch, check_batches, read_control_records
@@ -81,6 +82,18 @@ def handle_fetch_answer(replica: Replica, request: FetchRequest, response: Fetch
 def note_success(replica: Replica, state: Follower, now_ms: int) -> None:
     state.fetch_deadline_ms = now_ms + replica.config.fetch_timeout_ms
     state.has_fetched = True
+    state.is_leader_gone = False
+
+
+def note_refusal(replica: Replica, state: Follower, now_ms: int) -> None:
+    """Nobody listens at the leader's address: its process is gone, and the fetch timeout is not waited for.
+
+    If that is wrong, nothing happens: a voter that still hears of the leader gives no pre-vote.
+    """
+    state.has_fetched, state.is_leader_gone = False, True
+    if replica.may_stand:
+        wait_ms = decide.refusal_backoff_ms(replica.voters.ids, state.leader_id, replica.config.node_id)
+        state.fetch_deadline_ms = min(state.fetch_deadline_ms, now_ms + wait_ms)
 
 
 def _use(replica: Replica, state: Follower, partition: PartitionData) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from barnabas.core.raft.config import EPOCH_MAX
 from barnabas.core.raft.replica import Replica
-from barnabas.core.raft.state import Leader
+from barnabas.core.raft.state import Leader, Unattached
 from barnabas.core.raft.voters import Endpoints
 from barnabas.wire.errors import ErrorCode
 
@@ -47,7 +47,8 @@ def hear_answer(
         learn_leader(replica, leader_id, epoch, endpoints, now_ms)
         # Who learns nothing asks again after a pause: until there is a leader, nobody knows more.
         return Heard.DONE if replica.state is not before else Heard.FAILED
-    if leader_id >= 0 and replica.state.leader_id is None:
+    # Who is Unattached may know its leader's id from its file, but not where it is.
+    if leader_id >= 0 and (replica.state.leader_id is None or isinstance(replica.state, Unattached)):
         if not learn_leader(replica, leader_id, epoch, endpoints, now_ms):
             return Heard.FAILED
         return Heard.GO_ON if error == ErrorCode.NONE else Heard.DONE

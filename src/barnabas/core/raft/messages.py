@@ -49,10 +49,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The message that was sent with this id will have no answer."""
+    """The message that was sent with this id will have no answer. `is_refused`: nobody listens where it was sent to."""
 
     correlation_id: int
     error: ErrorCode = ErrorCode.NETWORK_EXCEPTION
+    is_refused: bool = False
 
 
 Event = Asked | Answered | Failed

@@ -11,7 +11,7 @@ from barnabas.core.raft.log import RaftLog, SnapshotId
 from barnabas.core.raft.messages import Answered, Asked, Event, Failed, Flush, LeaderAndEpoch, Node, Ready
 from barnabas.core.raft.records import QuorumState, SnapshotVoters
 from barnabas.core.raft.replica import Replica
-from barnabas.core.raft.state import NEVER_MS, Leader, Resigned, State
+from barnabas.core.raft.state import NEVER_MS, Follower, Leader, Resigned, State
 from barnabas.core.raft.voters import VoterSet
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -248,6 +248,10 @@ class Raft:
             changing.fail_api_versions(replica, node, failed.error)
         elif isinstance(replica.state, Resigned) and replica.is_stopping:
             replica.state.unacknowledged.discard(node.id)  # It is not there, and will see for itself.
+        elif isinstance(replica.state, Follower) and failed.is_refused:
+            leader = replica.leader_node()
+            if leader is not None and leader[1:] == node[1:]:
+                following.note_refusal(replica, replica.state, now_ms)
         replica.requests.finish(node.id, failed.correlation_id, succeeded=succeeded, now_ms=now_ms)
 
 

@@ -219,6 +219,7 @@ class Replica:
                 before.leader_id,
                 before.leader_endpoints,
                 before.voted_key,
+                isinstance(before, Follower) and before.is_leader_gone,
             )
         )
         if self.voters.is_only(self.config.key):

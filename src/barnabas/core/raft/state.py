@@ -28,7 +28,8 @@ Who is in which state, and what leads to another:
         -> Unattached    in the next epoch, when the election timeout is over; or a later epoch is seen
         -> Follower      a later epoch with its leader is seen
     Follower     fetches from the leader.
-        -> Prospective   the leader has not answered within the fetch timeout, or says that it resigns (as above)
+        -> Prospective   the leader has not answered within the fetch timeout, or says that it resigns (as above), or
+                         nobody listens at its address any more
         -> Follower, Unattached    a later epoch is seen; or more endpoints of the same leader
 
 An observer, which is no voter now, is Unattached or Follower only. Every transition is written to `quorum-state`
@@ -101,6 +102,7 @@ class Prospective:
     leader_id: int | None = None
     leader_endpoints: Endpoints = field(default_factory=Endpoints)
     voted_key: ReplicaKey | None = None
+    is_leader_gone: bool = False
 
 
 @dataclass(slots=True)
@@ -145,6 +147,8 @@ class Follower:
     voted_key: ReplicaKey | None = None
     has_fetched: bool = False
     has_updated_leader: bool = False
+    # Nobody listened at its address when it was last asked.
+    is_leader_gone: bool = False
     snapshot: FetchedSnapshot | None = None
 
 

@@ -96,8 +96,12 @@ def conclude(replica: Replica, now_ms: int) -> None:
     elif isinstance(state, Prospective):
         if state.election.is_won:
             replica.become_candidate(now_ms)
-        elif state.election.is_lost:
+        elif state.election.is_lost or (state.is_leader_gone and _all_but_leader_voted(state)):
             give_up(replica, state, now_ms)
+
+
+def _all_but_leader_voted(state: Prospective) -> bool:
+    return all(voter.id == state.leader_id for voter in state.election.unrecorded)
 
 
 def give_up(replica: Replica, state: Prospective, now_ms: int) -> None:

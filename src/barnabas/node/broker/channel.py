@@ -9,6 +9,7 @@ the lead is changing hands, is offered again until its time is over; a quorum of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from barnabas.node.broker.forwarding import ControllerPeers
@@ -24,6 +25,11 @@ PAUSE_S = 0.05
 
 
 class ToController(Protocol):
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """What the active controller offers, by API, if that is another node and a connection to it says."""
+        ...
+
     async def execute(self, context: RequestContext, request: Request) -> Any:
         """The response; a KafkaError while there is no controller to ask."""
         ...
@@ -38,6 +44,10 @@ class ControllerChannel:
         self._local = local
         self._raft = raft
         self._peers = peers
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return {} if self._local.is_active else self._peers.versions
 
     async def execute(self, context: RequestContext, request: Request) -> Any:
         return await self._offer(context, request, OFFERED_S)

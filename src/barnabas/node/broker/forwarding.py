@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 from barnabas.client.errors import ClientError
@@ -27,6 +28,7 @@ from barnabas.wire.records.principal import DefaultPrincipalData
 from barnabas.wire.schema import Request
 
 PRINCIPAL_VERSION = 0
+FORWARD = "forward"
 
 
 class ControllerPeers:
@@ -38,6 +40,13 @@ class ControllerPeers:
     async def close(self) -> None:
         peers, self._peers = self._peers, {}
         await asyncio.gather(*(peer.close() for peer in peers.values()), return_exceptions=True)
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """What the active controller offers, by API; empty while no connection to it says."""
+        address = self._raft.leader_address
+        peer = None if address is None else self._peers.get((FORWARD, address))
+        return {} if peer is None else peer.versions
 
     async def request(self, request: Request, timeout_s: float) -> Any:
         """The answer of the active controller to a request of this node; an error of the whole is raised."""
@@ -66,7 +75,7 @@ class ControllerPeers:
             request_principal=_principal(context.principal),
             client_host_address=_address(context.client_host),
         )
-        answer: EnvelopeResponse = await self._send("forward", envelope, timeout_s)
+        answer: EnvelopeResponse = await self._send(FORWARD, envelope, timeout_s)
         if answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION):
             raise KafkaError(ErrorCode(answer.error_code))
         if answer.error_code or answer.response_data is None:
@@ -103,7 +112,7 @@ class ControllerPeers:
 def _errand(request: Request) -> str:
     if isinstance(request, BrokerHeartbeatRequest | BrokerRegistrationRequest):
         return "life"
-    return "in-sync replicas" if isinstance(request, AlterPartitionRequest) else "forward"
+    return "in-sync replicas" if isinstance(request, AlterPartitionRequest) else FORWARD
 
 
 def _principal(principal: str) -> bytes:

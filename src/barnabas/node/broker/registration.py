@@ -14,12 +14,13 @@ one step. All others go the whole way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.core.metadata.records import SUPPORTED_FEATURES
-from barnabas.core.metadata.state import Endpoint
+from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
 from barnabas.node.broker.channel import ToController
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import broker_registration, controller_registration
@@ -120,6 +121,15 @@ class BrokerLife:
         self._wants_fence = False
         self._has_handed_over = False
         self._heartbeats: asyncio.Task[None] | None = None
+        self._is_awaited = asyncio.Event()  # somebody waits for the next heartbeat
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """A broker that leaves is let go when the others have told that they know: they do not let it wait."""
+        if delta.brokers_changed and any(
+            broker.in_controlled_shutdown and not broker.fenced and broker.id != self._registration.node_id
+            for broker in image.brokers.values()
+        ):
+            self._is_awaited.set()
 
     async def register(self, timeout_s: float = 0.0) -> None:
         """Tries again until the time is over, unless the controller will never take this broker."""
@@ -188,7 +198,10 @@ class BrokerLife:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._is_awaited.wait()
+            self._is_awaited.clear()
             try:
                 await self._beat()
             except KafkaError as error:

@@ -159,6 +159,8 @@ OWN_BROKER_KEYS = frozenset(
         "metadata.log.segment.bytes",
         "metadata.log.segment.ms",
         "metadata.max.idle.interval.ms",
+        "metadata.max.retention.bytes",
+        "metadata.max.retention.ms",
         "node.id",
         "num.partitions",
         "num.recovery.threads.per.data.dir",

@@ -18,16 +18,18 @@ from barnabas.core.controller.elections import balance_leaders, elect_uncleanly
 from barnabas.core.controller.liveness import Sessions, TopicRules, fence
 from barnabas.core.decision import Decision
 from barnabas.core.metadata.decide import bootstrap, raise_features
-from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.node.controller.active import ActiveController, not_controller
 from barnabas.node.controller.cluster import Cluster, Deciding
+from barnabas.node.controller.presence import Presence
 from barnabas.node.metadata.loader import MetadataLoader
 from barnabas.node.raft.batches import Batch
 from barnabas.node.raft.interface import Raft
 from barnabas.node.raft.snapshots import SnapshotContent, SnapshotId
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.records.metadata import NoOpRecord
 from barnabas.wire.schema import Record, Request
 
@@ -67,6 +69,7 @@ class Controller:
         self._term: ActiveController | None = None
         self._activation: asyncio.Task[None] | None = None
         self._watches: list[asyncio.Task[None]] = []
+        self._presence: Presence | None = None
         self._stopped = False
 
     async def execute(self, context: RequestContext, request: Request) -> Any:
@@ -79,7 +82,12 @@ class Controller:
         decide = await deciding.prepared(context, request)
         if self.active is None:
             raise not_controller()
-        return await self.active.decide(lambda image: decide(context, request, self._cluster(image)), context.deadline)
+        answer = await self.active.decide(
+            lambda image: decide(context, request, self._cluster(image)), context.deadline
+        )
+        if isinstance(request, BrokerHeartbeatRequest) and not context.is_own and self._presence is not None:
+            self._presence.heard(context.session, request.broker_id, request.broker_epoch)
+        return answer
 
     async def until_active(self) -> None:
         """NOT_CONTROLLER if this node does not become the leader."""
@@ -155,11 +163,35 @@ class Controller:
             loop.create_task(self._balance_leaders(term), name="preferred-leaders"),
             loop.create_task(self._elect_uncleanly(term), name="unclean-elections"),
         ]
+        self._watch_processes(term)
+
+    def _watch_processes(self, term: ActiveController) -> None:
+        config = self._topic_configs.broker(term.image)
+        sessions, fencing = self._sessions, set[asyncio.Task[None]]()
+
+        def gone(broker: BrokerState) -> None:
+            sessions.expire(broker.id, broker.epoch)
+            task = asyncio.get_running_loop().create_task(self._fence(term, broker.id, "is gone"))
+            fencing.add(task)
+            task.add_done_callback(fencing.discard)
+
+        self._presence = Presence(
+            lambda broker_id: term.image.brokers.get(broker_id),
+            lambda broker, since_ms: sessions.heard_since(broker.id, since_ms),
+            gone,
+            self._clock,
+            listener=config.inter_broker_listener_name,
+        )
+        others = [broker for broker in term.image.brokers.values() if broker.id != self.node_id]
+        self._presence.begin(others, config.broker_heartbeat_interval_ms)
 
     def _stop_watching(self) -> None:
         for watch in self._watches:
             watch.cancel()
         self._watches = []
+        if self._presence is not None:
+            self._presence.end()
+            self._presence = None
 
     async def _fence_silent_brokers(self, term: ActiveController) -> None:
         pause_s = self._sessions.timeout_ms / CHECKS_PER_SESSION / 1000
@@ -169,9 +201,9 @@ class Controller:
             if cluster.is_alone_with(self.node_id):
                 self._sessions.touch(self.node_id, self._clock())
             for broker_id in self._sessions.expired(term.image, self._clock()):
-                await self._fence(term, broker_id)
+                await self._fence(term, broker_id, f"was not heard of for {self._sessions.timeout_ms} ms")
 
-    async def _fence(self, term: ActiveController, broker_id: int) -> None:
+    async def _fence(self, term: ActiveController, broker_id: int, why: str) -> None:
         def decide(image: MetadataImage) -> Decision[bool]:
             if broker_id not in self._sessions.expired(image, self._clock()):
                 return Decision([], response=False)
@@ -180,9 +212,9 @@ class Controller:
 
         try:
             if await term.decide(decide):
-                log.warning("Broker %d was not heard of for %d ms: fenced", broker_id, self._sessions.timeout_ms)
+                log.warning("Broker %d %s: fenced", broker_id, why)
         except KafkaError as error:
-            log.warning("Broker %d fell silent and could not be fenced: %s", broker_id, error.message)
+            log.warning("Broker %d %s and could not be fenced: %s", broker_id, why, error.message)
 
     async def _balance_leaders(self, term: ActiveController) -> None:
         while self.active is term:

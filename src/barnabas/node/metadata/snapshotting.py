@@ -3,7 +3,8 @@
 A snapshot is due after so many bytes of records, or so much time with at least one record; and earlier if the records
 have become twice as much as the last snapshot, because a start has to replay them. It is encoded from a copy of
 the image in small slices between other work, written and fsynced beside, and renamed into place. The newest and the one
-before are kept, with the log from the latter on: should the newest be damaged, nothing is lost.
+before are kept, with the log from the latter on: should the newest be damaged, nothing is lost. Older ones, and the log
+from the oldest of them on, are kept as long as all of it is neither too large nor too old.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.metadata.loader import MetadataLoader
 from barnabas.node.raft.interface import Raft
 from barnabas.node.raft.load import LoadedMetadata
-from barnabas.node.raft.snapshots import PARTIAL_SUFFIX, SnapshotFraming, SnapshotId, list_snapshots
+from barnabas.node.raft.snapshots import (
+    PARTIAL_SUFFIX,
+    SnapshotFraming,
+    SnapshotId,
+    last_contained_ms,
+    list_snapshots,
+)
 from barnabas.node.storage.directory.files import fsync_path, unlink_all
 from barnabas.wire.schema import Record
 
@@ -34,10 +41,13 @@ BYTES_REPLAYED_EASILY = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPolicy:
-    """`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms` (0 is never)."""
+    """`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms` (0 is never);
+    `metadata.max.retention.bytes` and `.ms` (below 0 is without a limit)."""
 
     max_bytes_between: int = 20 * 1024 * 1024
     max_interval_ms: int = 3_600_000
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 7 * 24 * 3_600_000
 
 
 class Snapshotting:
@@ -110,9 +120,22 @@ class Snapshotting:
     def _clean_up(self) -> None:
         snapshots = list_snapshots(self._directory)
         if len(snapshots) >= SNAPSHOTS_KEPT:
-            self._raft.snapshots_kept_from(snapshots[SNAPSHOTS_KEPT - 1])
-            self._raft.log.delete_before(snapshots[SNAPSHOTS_KEPT - 1].end_offset)
-            unlink_all(str(self._directory / each.file_name) for each in snapshots[SNAPSHOTS_KEPT:])
+            kept = self._count_kept(snapshots)
+            self._raft.snapshots_kept_from(snapshots[kept - 1])
+            self._raft.log.delete_before(snapshots[kept - 1].end_offset)
+            unlink_all(str(self._directory / each.file_name) for each in snapshots[kept:])
+
+    def _count_kept(self, snapshots: Sequence[SnapshotId]) -> int:
+        """How many of them, the newest first: no snapshot is kept behind one that must go."""
+        policy, oldest_ms = self._policy, self._clock() - self._policy.retention_ms
+        kept = SNAPSHOTS_KEPT
+        for snapshot_id in snapshots[SNAPSHOTS_KEPT:]:
+            if 0 <= policy.retention_bytes < kept_bytes(self._directory, snapshot_id):
+                break
+            if policy.retention_ms >= 0 and last_contained_ms(self._directory / snapshot_id.file_name) < oldest_ms:
+                break
+            kept += 1
+        return kept
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -146,6 +169,15 @@ class Snapshotting:
             await asyncio.sleep(0)
         parts.append(framing.footer())
         return parts
+
+
+def kept_bytes(directory: Path, oldest: SnapshotId) -> int:
+    """How large the log and the snapshots are from this one on."""
+    segments = sorted((int(path.stem), path.stat().st_size) for path in directory.glob("*.log"))
+    ends = [*(start for start, _ in segments[1:]), oldest.end_offset + 1]
+    size = sum(size for (_, size), end in zip(segments, ends, strict=True) if end > oldest.end_offset)
+    kept = (each for each in list_snapshots(directory) if each >= oldest)
+    return size + sum((directory / each.file_name).stat().st_size for each in kept)
 
 
 def _write_file(path: Path, parts: list[bytes]) -> None:

@@ -19,7 +19,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol, cast
 
-from barnabas.client.errors import ClientError, UnsupportedByBroker
+from barnabas.client.errors import ClientError, ConnectionRefused, UnsupportedByBroker
 from barnabas.client.peer import Peer, PeerSettings
 from barnabas.core.raft import (
     Answered,
@@ -295,7 +295,8 @@ class RaftDriver:
             )
         except ClientError as error:
             log.debug("node %d cannot be asked: %s", send.to.id, error)
-            self._tell(lambda: self.raft.step(Failed(send.correlation_id), self._clock()))
+            failed = Failed(send.correlation_id, is_refused=isinstance(error, ConnectionRefused))
+            self._tell(lambda: self.raft.step(failed, self._clock()))
         else:
             self._tell(lambda: self.raft.step(Answered(send.correlation_id, body), self._clock()))
 

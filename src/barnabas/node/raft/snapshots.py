@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 BOOTSTRAP_FILE_NAME = "bootstrap.checkpoint"
 PARTIAL_SUFFIX = ".part"
 RECORDS_PER_BATCH = 128
+# Enough for the first batch: the header, and the voters.
+HEADER_BYTES_MAX = 256 * 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -100,6 +102,17 @@ def read_snapshot(path: Path) -> SnapshotContent:
     if end != len(data) or not isinstance(last, SnapshotFooterRecord):
         raise InvalidSnapshot(f"{path} is not whole: {len(data) - end} of {len(data)} bytes cannot be read")
     return content
+
+
+def last_contained_ms(path: Path) -> int:
+    """When the last record was appended that the snapshot holds; 0 if the file does not say."""
+    with open(path, "rb") as file:
+        head = file.read(HEADER_BYTES_MAX)
+    for _, batch in read_batches(head):
+        if isinstance(batch.records[0], SnapshotHeaderRecord):
+            return batch.records[0].last_contained_log_timestamp
+        break
+    return 0
 
 
 def list_snapshots(directory: Path) -> list[SnapshotId]:

@@ -29,7 +29,8 @@ def encode_metadata_record(record: Record, version: int) -> bytes:
     return bytes(out)
 
 
-def decode_metadata_record(data: Buffer) -> tuple[Record, int]:
+def _read_frame(data: Buffer) -> tuple[int, int, int]:
+    """Type and version, and the position behind them."""
     try:
         frame_version, position = read_uvarint(data, 0)
         api_key, position = read_uvarint(data, position)
@@ -38,6 +39,14 @@ def decode_metadata_record(data: Buffer) -> tuple[Record, int]:
         raise DecodeError("a metadata record ends within its frame") from error
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata frame version {frame_version} is unknown")
+    return api_key, version, position
+
+
+def decode_metadata_record(data: Buffer) -> tuple[Record, int]:
+    if len(data) > 2 and data[0] == FRAME_VERSION and data[1] < 0x80 and data[2] < 0x80:
+        api_key, version, position = data[1], data[2], 3  # as all that there are
+    else:
+        api_key, version, position = _read_frame(data)
     record_type = metadata_record_types().get(api_key)
     if record_type is None:
         raise DecodeError(f"metadata record type {api_key} is unknown")

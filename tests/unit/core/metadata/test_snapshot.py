@@ -140,6 +140,7 @@ any_record: st.SearchStrategy[Record] = st.one_of(
 )
 
 
+@pytest.mark.timeout(600)  # thousands of records are made up, which takes long where others compute too
 @settings(max_examples=300, deadline=None)
 @given(records=st.lists(any_record, min_size=1, max_size=60), level=st.sampled_from(list(LEVEL_NAMES)))
 def test_replaying_a_snapshot_gives_the_image_back(records: list[Record], level: int) -> None:

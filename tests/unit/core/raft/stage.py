@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from barnabas.core.raft import (
@@ -42,6 +43,7 @@ class Stage:
         stored: QuorumState | None = None,
         log: MemoryLog | None = None,
         voters: VoterSet | None = None,
+        bootstrap_ids: Sequence[int] = (),
     ) -> None:
         self.now_ms = 1_000_000
         self.log = log or MemoryLog()
@@ -51,7 +53,8 @@ class Stage:
             cluster_id=CLUSTER_ID,
             listener_name=LISTENER,
             endpoints=endpoints(node_id),
-            static_voters=voters or static_voters([1, 2, 3]),
+            static_voters=static_voters([1, 2, 3]) if voters is None else voters,
+            bootstrap_servers=[(f"host{each}", each) for each in bootstrap_ids],
         )
         self.raft = Raft(self.config, self.log, stored, FixedRandom(), self.now_ms)
         self._requests = 0
@@ -87,8 +90,8 @@ class Stage:
         self.raft.step(Answered(send.correlation_id, body), self.now_ms)
         return self.ready()
 
-    def fail(self, send: Send, error: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> Ready:
-        self.raft.step(Failed(send.correlation_id, error), self.now_ms)
+    def fail(self, send: Send, error: ErrorCode = ErrorCode.NETWORK_EXCEPTION, *, is_refused: bool = False) -> Ready:
+        self.raft.step(Failed(send.correlation_id, error, is_refused), self.now_ms)
         return self.ready()
 
     def flush(self, flush: Flush | None) -> Ready:

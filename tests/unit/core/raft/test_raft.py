@@ -6,15 +6,20 @@ from random import Random
 
 import pytest
 
-from barnabas.core.raft import LeaderAndEpoch, Node, NotLeader, QuorumState, Ready, ReplicaKey, SnapshotId
-from barnabas.core.raft.decide import successor_backoff_ms
+from barnabas.core.raft import LeaderAndEpoch, Node, NotLeader, QuorumState, Ready, ReplicaKey, SnapshotId, VoterSet
+from barnabas.core.raft.decide import (
+    REFUSAL_BACKOFF_MS,
+    REFUSAL_STEP_MS,
+    refusal_backoff_ms,
+    successor_backoff_ms,
+)
 from barnabas.core.raft.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
-from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.fetch import FetchRequest, NodeEndpoint
 from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.wire.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -430,6 +435,60 @@ def test_a_follower_stands_for_election_when_its_leader_is_silent() -> None:
     assert isinstance(stage.raft.state, Prospective)
 
 
+def following(leader: int = 2) -> tuple[Stage, Ready]:
+    """A follower that has fetched once, and its next fetch."""
+    stage = Stage()
+    stage.ready()
+    (send,) = stage.ask(begin_request(1, leader=leader)).messages
+    return stage, stage.answer(send, fetched(1, leader))
+
+
+def test_a_follower_stands_soon_after_nobody_listens_at_its_leaders_address() -> None:
+    stage, asked = following()
+    stage.fail(asked.messages[0], is_refused=True)
+    stage.wait(REFUSAL_BACKOFF_MS - 1)
+    assert isinstance(stage.raft.state, Follower)
+    ready = stage.wait(1)
+    assert isinstance(stage.raft.state, Prospective)
+    assert ready.quorum_state is None
+    # The other voter still hears of the leader: it goes on as before, and no epoch was raised.
+    to_other = next(send for send in ready.messages if send.to.id == 3)
+    stage.answer(to_other, granted(1, yes=False, leader_id=2))
+    assert isinstance(stage.raft.state, Follower)
+    assert stage.raft.epoch == 1
+
+
+def test_a_connection_that_only_broke_makes_nobody_stand() -> None:
+    stage, asked = following()
+    stage.fail(asked.messages[0])
+    stage.wait(1000)
+    assert isinstance(stage.raft.state, Follower)
+
+
+def test_who_finds_its_leader_gone_gives_pre_votes_and_who_hears_of_it_does_not() -> None:
+    stage, asked = following()
+    pre_vote = vote_request(1, 3, pre_vote=True)
+    assert vote_answer(stage.ask(pre_vote)) == (False, 1, ERRORS.NONE)
+    stage.fail(asked.messages[0], is_refused=True)
+    assert vote_answer(stage.ask(pre_vote)) == (True, 1, ERRORS.NONE)
+
+
+def test_a_leader_that_answers_again_is_no_longer_gone() -> None:
+    stage, asked = following()
+    (to_other,) = stage.fail(asked.messages[0], is_refused=True).messages
+    stage.wait(20)
+    (again,) = stage.fail(to_other).messages
+    assert (to_other.to.id, again.to.id) == (3, 2)
+    stage.answer(again, fetched(1, 2))
+    stage.wait(1999)
+    assert isinstance(stage.raft.state, Follower)
+
+
+def test_voters_stand_one_after_the_other_when_their_leader_is_gone() -> None:
+    waits = [refusal_backoff_ms([1, 2, 3, 4], 2, each) for each in (1, 3, 4)]
+    assert waits == [REFUSAL_BACKOFF_MS + step * REFUSAL_STEP_MS for step in (0, 1, 2)]
+
+
 def test_the_preferred_successor_stands_at_once() -> None:
     stage = Stage()
     stage.ask(begin_request(1, leader=2))
@@ -449,6 +508,16 @@ def test_the_wait_of_successors_doubles() -> None:
 
 
 # Starting again.
+
+
+def test_who_knows_its_leader_by_name_alone_follows_it_once_it_answers() -> None:
+    stage = Stage(voters=VoterSet(), bootstrap_ids=[2], stored=QuorumState(leader_id=2, epoch=4))
+    (send,) = stage.ready().messages
+    assert isinstance(stage.raft.state, Unattached)
+    answer = fetched(4, 2, high_watermark=0)
+    answer.node_endpoints = [NodeEndpoint(node_id=2, host="host2", port=2)]
+    stage.answer(send, answer)
+    assert isinstance(stage.raft.state, Follower)
 
 
 def test_who_led_resigns_when_it_starts_again() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +17,9 @@ from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 
 
 class FakeNode:
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, controller: dict[int, tuple[int, int]] | None = None) -> None:
         self.image = image
+        self.controller = SimpleNamespace(versions=controller or {})
 
 
 IMAGE = MetadataImage(features={"metadata.version": 25, "kraft.version": 1, "group.version": 0}, offset=17)
@@ -30,8 +32,9 @@ def ask(
     image: MetadataImage = IMAGE,
     software: tuple[str, str] = ("librdkafka", "2.5.0"),
     answered_as: int | None = None,
+    controller: dict[int, tuple[int, int]] | None = None,
 ) -> ApiVersionsResponse:
-    dispatcher = Dispatcher(FakeNode(image))
+    dispatcher = Dispatcher(FakeNode(image, controller))
     session = Session(
         listener="L",
         kind=kind,
@@ -65,6 +68,17 @@ def test_the_ranges_are_those_of_the_reference_for_what_exists_on_the_listener(
     assert response.error_code == 0
     assert {api.api_key: (api.min_version, api.max_version) for api in response.api_keys} == expected
     assert [api.api_key for api in response.api_keys] == list(expected)
+
+
+def test_of_what_is_forwarded_only_what_the_active_controller_knows_is_offered() -> None:
+    known = {19: (2, 5), 20: (7, 9), 1: (4, 4)}  # CreateTopics up to 5, DeleteTopics from 7 on, an older Fetch
+    shown = {api.api_key: (api.min_version, api.max_version) for api in ask(4, controller=known).api_keys}
+    assert shown[19] == (2, 5)
+    assert 20 not in shown  # nothing in common
+    assert 37 not in shown  # CreatePartitions: the controller does not have it
+    assert shown[1] == APIS[1].broker  # served here
+    at_controller = ask(4, kind=ListenerKind.CONTROLLER, controller=known).api_keys
+    assert 37 in {api.api_key for api in at_controller}
 
 
 def test_features_whose_lowest_level_is_zero_are_shown_from_version_4_on() -> None:

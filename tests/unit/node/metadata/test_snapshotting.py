@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.core.metadata.records import MetadataError
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.node.metadata.snapshotting import SnapshotPolicy
+from barnabas.node.metadata.snapshotting import SNAPSHOTS_KEPT, SnapshotPolicy, kept_bytes
 from barnabas.node.raft.errors import StartError
 from barnabas.node.raft.snapshots import (
     InvalidSnapshot,
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from conftest import Directory, Member
 
-EAGER = SnapshotPolicy(max_bytes_between=1)
+EAGER = SnapshotPolicy(max_bytes_between=1, retention_bytes=0)
 NEVER = SnapshotPolicy(max_interval_ms=0)
 
 
@@ -60,7 +60,7 @@ async def test_a_snapshot_is_written_after_so_many_bytes_and_holds_the_image(dir
 
 
 async def test_a_snapshot_is_written_after_some_time_if_anything_happened(directory: Directory) -> None:
-    async with directory.running(snapshots=SnapshotPolicy(max_interval_ms=10)) as controller:
+    async with directory.running(snapshots=SnapshotPolicy(max_interval_ms=10, retention_bytes=0)) as controller:
         await until(lambda: len(list_snapshots(directory.log)) == 2)
         first = list_snapshots(directory.log)[0]
         assert first.end_offset == controller.image.offset + 1
@@ -86,6 +86,37 @@ async def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(director
     async with directory.running(snapshots=NEVER) as controller:
         assert set(controller.image.topics) == topics
         assert controller.image.topics["t0"].partitions[0].leader == 1
+
+
+async def test_older_snapshots_and_their_log_are_kept_while_they_are_small_and_young(directory: Directory) -> None:
+    def is_snapshot_done(controller: Member) -> bool:
+        newest = list_snapshots(directory.log)[0].end_offset
+        return newest == controller.image.offset + 1 and not controller.raft._is_writing
+
+    async def write(policy: SnapshotPolicy, *names: str) -> None:
+        async with directory.running(snapshots=policy) as controller:
+            for name in names:
+                await controller.submit(directory.create_topic(name))
+                await until(lambda: is_snapshot_done(controller))
+
+    await write(SnapshotPolicy(max_bytes_between=1), "a", "b", "c")
+    snapshots = list_snapshots(directory.log)
+    assert len(snapshots) >= 4
+    assert segments(directory)[0] == 0
+    whole = kept_bytes(directory.log, snapshots[-2])
+    assert kept_bytes(directory.log, snapshots[1]) < whole < kept_bytes(directory.log, snapshots[-1])
+
+    await write(SnapshotPolicy(max_bytes_between=1, retention_bytes=whole), "d")
+    by_size = list_snapshots(directory.log)
+    assert SNAPSHOTS_KEPT < len(by_size) <= len(snapshots)
+    assert segments(directory)[0] <= by_size[-1].end_offset < segments(directory)[1]
+
+    directory.now_ms += 1000
+    await write(SnapshotPolicy(max_bytes_between=1, retention_ms=999), "e", "f")
+    by_age = list_snapshots(directory.log)
+    assert not set(by_age) & set(by_size)
+    assert segments(directory)[0] <= by_age[-1].end_offset < segments(directory)[1]
+    assert set(directory.load().image.topics) == {"a", "b", "c", "d", "e", "f"}
 
 
 @pytest.fixture
@@ -236,7 +267,7 @@ async def test_a_log_that_is_twice_its_snapshot_gets_a_new_one_before_the_limit(
     from barnabas.node.metadata import snapshotting
 
     monkeypatch.setattr(snapshotting, "BYTES_REPLAYED_EASILY", 2000)
-    async with directory.running() as controller:
+    async with directory.running(snapshots=SnapshotPolicy(retention_bytes=0)) as controller:
         for index in range(40):
             await controller.submit(directory.create_topic(f"t{index}"))
         await until(lambda: len(list_snapshots(directory.log)) == 2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from barnabas.core.metadata.records import UnsupportedMetadata
+from barnabas.core.metadata.records import UnsupportedMetadata, encode_record
 from barnabas.core.metadata.state import Endpoint
 from barnabas.core.raft.records import build_control_batch
 from barnabas.node.raft.batches import build_batch, read_batches
@@ -59,3 +61,28 @@ def test_an_unknown_control_record_is_an_error(key: bytes | None) -> None:
     unknown = wire_batch.build_batch([wire_batch.Record(0, 0, key, b"\0\0")], base_offset=0, control=True)
     with pytest.raises(UnsupportedMetadata, match="control record is unknown"):
         list(read_batches(bytes(unknown)))
+
+
+def framed(values: list[bytes], *, key: bytes | None = None, late_ms: int = 0, codec: int = 0) -> bytes:
+    records = [wire_batch.Record(5 + index, 1000 + late_ms * index, key, value) for index, value in enumerate(values)]
+    return bytes(
+        wire_batch.build_batch(records, base_offset=5, leader_epoch=1, compression=wire_batch.Compression(codec))
+    )
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, 57, 58, 59, 60, 63, 64, 200, 8000, 8180, 8192, 20_000])
+def test_values_of_all_lengths_are_read_as_field_by_field(size: int) -> None:
+    """Varints grow by a byte at 64 and at 8,192."""
+    records = [wire.TopicRecord(name="n" * (size + more), topic_id=Uuid(b"t" * 16)) for more in range(3)]
+    values = [encode_record(record, 30) for record in records]
+    data = framed(values * 50)
+    ((end, batch),) = read_batches(data)
+    assert end == len(data)
+    assert batch.records == records * 50
+
+
+@pytest.mark.parametrize("unusual", [{"key": b"k"}, {"late_ms": 3}, {"codec": 1}])
+def test_records_that_the_quorum_does_not_write_are_read_too(unusual: dict[str, Any]) -> None:
+    values = [encode_record(wire.TopicRecord(name="orders", topic_id=Uuid(b"t" * 16)), 30)] * 3
+    ((_, batch),) = read_batches(framed(values, **unusual))
+    assert batch.records == [wire.TopicRecord(name="orders", topic_id=Uuid(b"t" * 16))] * 3
