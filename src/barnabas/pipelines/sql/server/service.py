@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
+from barnabas.pipelines.sql.definitions import spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
@@ -155,11 +156,12 @@ class SqlService:
     def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
         settings = self.engine.settings | session
         self.commands.catch_up()  # what other servers have defined
-        with self.lock:
-            before = self.engine.copy()
-        self._check(before, statement, session)
-        self._prepare(statement, settings)
-        command = Command(statement.text, session, self._offsets(statement, settings))
+        self.commands.check()
+        source = self._prepare(statement, settings)
+        text = statement.text
+        if isinstance(statement, tree.CreateSource) and source is not None:
+            text = spelled_out(statement, source)
+        command = Command(text, session, self._offsets(statement, settings))
         offset, change = self.commands.append(command_id(statement), command)
         if isinstance(change, Change) and change.deletes_topic is not None:
             self.kafka.delete_topic(change.deletes_topic)
@@ -172,11 +174,9 @@ class SqlService:
             "commandSequenceNumber": offset,
         }
 
-    def _check(self, engine: Engine, statement: tree.Statement, session: dict[str, Any]) -> Change:
-        return engine.apply(statement, 0, session)
-
-    def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
-        """Makes the topics that a statement needs, before anybody applies it."""
+    def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> DataSource | None:
+        """Refuses a statement that cannot be applied, and makes the topics that it needs before anybody applies it.
+        Gives the stream or table that it defines."""
         if isinstance(statement, tree.CreateFunction):
             self.reach.check_module(statement.place)
             check_function(statement)
@@ -184,15 +184,13 @@ class SqlService:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
         source = change.source
-        if source is None:
-            if change.starts is not None:
-                self._log_topic()
-            return
-        if isinstance(statement, tree.CreateSource):
+        if change.starts is not None:
+            self._log_topic()
+        if isinstance(statement, tree.CreateSource) and source is not None:
             self._source_topic(source)
-            return
-        self._log_topic()
-        self._sink_topic(source, change)
+        elif source is not None:
+            self._sink_topic(source, change)
+        return source
 
     def _log_topic(self) -> None:
         if not self.kafka.partitions(self.settings.log_topic):
