@@ -159,11 +159,12 @@ class Session:
         lines = self.client.lines(text, self.properties, self.variables)
         try:
             for line in lines:
-                entry = read_line(line)
-                if entry is None:
+                found = read_line(line)
+                if found is None:
                     continue
-                if self.output == "JSON" and "finalMessage" not in entry:
-                    self.say(json.dumps(entry, ensure_ascii=False))
+                written, entry = found
+                if self.output == "JSON" and ("header" in entry or "row" in entry):
+                    self.say(written)
                 elif "header" in entry:
                     self.say(tables.head(column_names(entry["header"]["schema"]), self.width))
                 elif "row" in entry:
@@ -190,16 +191,17 @@ class Session:
         self.say("Topic printing ceased")
 
 
-def read_line(line: str) -> dict[str, Any] | None:
-    """A line of the array that POST /query answers with."""
+def read_line(line: str) -> tuple[str, dict[str, Any]] | None:
+    """A line of the array that POST /query answers with, as it was written and as a tree, where numbers with a point
+    are texts: 2.50 of a DECIMAL stays so."""
     bare = line.strip()
     bare = bare.removeprefix("[").removeprefix(",").strip()
     if not bare or bare == "]":
         return None
     for candidate in (bare.removesuffix(","), bare.removesuffix(",").removesuffix("]")):
         try:
-            found = json.loads(candidate)
-            return found if isinstance(found, dict) else None
+            found = json.loads(candidate, parse_float=str)
+            return (candidate, found) if isinstance(found, dict) else None
         except ValueError:
             continue
     return None

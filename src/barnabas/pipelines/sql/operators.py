@@ -5,6 +5,7 @@ They are pickled to Spark's workers. A row is a tuple of values, in the order of
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from barnabas.pipelines.streams.operators.stateless import Branch
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.serdes import Serde, SerdeError
 from barnabas.pipelines.streams.windows import Windowed
+
+RECORD_BYTES_MAX = 10_000  # of a record that can't be read, in the processing log
 
 
 def thawed(value: Any, kind: SqlType) -> Any:
@@ -129,7 +132,7 @@ class ReadSource(Branch):
             try:
                 found = self.row(task, key, value, time, rank)
             except (SerdeError, EvaluationError) as error:
-                line = self.log_line(task, key, value, rank, str(error))
+                line = self.log_line(task, key, value, time, rank, str(error))
                 for column, one in zip(bad, (None, line, time, rank), strict=True):
                     column.append(one)
                 continue
@@ -228,7 +231,8 @@ class ReadSource(Branch):
                 found.append(next((value for key, value in reversed(given) if key == name), None))
         return found
 
-    def log_line(self, task: Task, key: bytes | None, value: bytes | None, rank: int, reason: str) -> bytes:
+    def log_line(self, task: Task, key: bytes | None, value: bytes | None, time: int, rank: int, reason: str) -> bytes:
+        """Its time is the record's: a batch that is done again gives the same line."""
         place = task.place(rank)
         target = "key" if reason.startswith("the key") else "value"
         record = None if value is None else value.decode("utf-8", "replace")
@@ -237,12 +241,12 @@ class ReadSource(Branch):
             "deserializationError": {
                 "target": target,
                 "errorMessage": reason,
-                "recordB64": None,
+                "recordB64": None if value is None else base64.b64encode(value[:RECORD_BYTES_MAX]).decode(),
                 "cause": [f"{place.topic}-{place.partition}@{place.offset}: {record}"[:500]],
                 "topic": place.topic,
             },
         }
-        line = {"level": "ERROR", "logger": f"processing.{self.query_id}.source.deserializer", "time": None}
+        line = {"level": "ERROR", "logger": f"processing.{self.query_id}.source.deserializer", "time": time}
         return json.dumps(line | {"message": message}).encode()
 
 

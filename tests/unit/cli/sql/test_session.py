@@ -100,3 +100,13 @@ def test_a_query_that_fails_is_told_and_the_session_goes_on(
     type_lines(session, "SELECT * FROM s EMIT CHANGES;")
     assert out.getvalue().endswith("\nTopic s does not exist.\n")
     assert session.failed
+
+
+@pytest.mark.parametrize(("output", "shown"), [("JSON", '"PRICE":2.50'), ("TABULAR", "PRICE=2.50")])
+def test_decimals_keep_their_scale(
+    session: Session, client: NotingClient, out: io.StringIO, output: str, shown: str
+) -> None:
+    client.answer = [SCHEMA, '{"row":{"columns":[1,{"PRICE":2.50}]}},\n', '{"finalMessage":"Query Completed"}]\n']
+    session.output = output
+    type_lines(session, "SELECT * FROM s;")
+    assert shown in out.getvalue()

@@ -8,10 +8,17 @@ from typing import Any
 ENDED_WITHIN_S = 30.0
 
 
+# Says of every batch that took longer than its trigger that it did; a query that catches up has many of them.
+TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+
+
 def start_driver(name: str, master: str | None) -> Any:
     from barnabas.pipelines.spark.session import session
 
-    return session(name, master=master)
+    spark: Any = session(name, master=master)
+    log4j = spark._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
+    return spark
 
 
 def process_of(spark: Any) -> Any:

@@ -19,8 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barnabas.pipelines.running.failures import of_query
 from barnabas.pipelines.sql.engine import PersistentQuery
+from barnabas.pipelines.sql.server.counts import Counts, counted
 from barnabas.pipelines.sql.server.driver import abandon, is_gone, start_driver
+from barnabas.pipelines.streams.figures import read_figures
+from barnabas.pipelines.streams.state.storage import Storage
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -128,6 +132,12 @@ class SparkQueries:
     def checkpoint(self, query_id: str) -> Path:
         return self._directory / re.sub(r"[^A-Za-z0-9._-]", "_", query_id)
 
+    def counts(self, query_id: str) -> Counts:
+        """Of the query since it was started last."""
+        entry = self.entries.get(query_id)
+        figures = read_figures(Storage({}).at(self.checkpoint(query_id)))
+        return Counts() if entry is None or figures is None else counted(entry.query.planned.topology.graph, figures)
+
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
@@ -222,9 +232,11 @@ class SparkQueries:
         entry.state, entry.error, entry.started_at = "RUNNING", "", time.monotonic()
 
     def _failed(self, entry: Entry, error: object) -> None:
-        entry.state, entry.error = "ERROR", str(error)
+        failure = of_query(entry.query.id, str(error))
+        entry.state, entry.error = "ERROR", failure.sentence
         entry.retry_at = time.monotonic() + entry.retry_s
-        log.error("query %s failed and is started again in %.0f s: %s", entry.query.id, entry.retry_s, error)
+        log.error("query %s failed and is started again in %.0f s: %s", entry.query.id, entry.retry_s, entry.error)
+        log.debug("%s", failure.detail)
         entry.retry_s = min(entry.retry_s * 2, RETRY_MOST_S)
 
     def _look(self) -> None:

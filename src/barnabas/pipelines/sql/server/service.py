@@ -280,12 +280,20 @@ class SqlService:
             source = self.engine.metastore.source(statement.target)
             functions = self.engine.metastore.functions
         key, value, time_ms = record_of(source, statement, now_ms=int(time.time() * 1000), functions=functions)
+        self._require_topic(source)
         self.kafka.send(source.topic, key, value, time_ms)
 
     def check_insert(self, target: str) -> None:
         """Whether rows can be inserted there."""
         with self.lock:
-            check_target(self.engine.metastore.source(target))
+            source = self.engine.metastore.source(target)
+        check_target(source)
+        self._require_topic(source)
+
+    def _require_topic(self, source: DataSource) -> None:
+        """A producer would make a topic that is gone, with the broker's number of partitions."""
+        if not self.kafka.partitions(source.topic):
+            raise SqlError(f"Topic {source.topic} of {source.name} does not exist.")
 
     def insert_row(self, target: str, row: Mapping[str, Any]) -> Delivery:
         """A row of POST /inserts-stream, JSON by column: it is sent, and its delivery tells when it is there."""
