@@ -9,6 +9,7 @@ result of a stream is all its rows, that of a table the last of each key.
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -288,10 +289,15 @@ def by_sqlite(case: Case, plan: Plan) -> list[Row]:
 
 
 def by_spark(spark: Any, case: Case, plan: Plan) -> list[Row]:
+    import pyarrow as pa
+
+    kinds = {"STRING": pa.string(), "INT": pa.int32(), "DOUBLE": pa.float64()}
     session = spark.newSession()
     for name, (columns, rows) in tables_of(case).items():
-        schema = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-        session.createDataFrame(rows, schema).createOrReplaceTempView(name)
+        if re.search(rf"\b{name}\b", plan.batch) is None:
+            continue
+        given = [pa.array([row[at] for row in rows], kinds[kind]) for at, kind in enumerate(columns.values())]
+        session.createDataFrame(pa.table(given, names=list(columns))).createOrReplaceTempView(name)
     return [tuple(row) for row in session.sql(plan.batch).collect()]
 
 
