@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.cli.main import main
 from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 
@@ -76,3 +77,31 @@ def test_many_at_once_share_their_questions_and_none_is_behind(server: SqlServer
     for one in threads:
         one.join(100)
     assert wrong == []
+
+
+def test_a_table_as_of_an_earlier_time(server: SqlServer) -> None:
+    server.run(
+        "CREATE TABLE past (id STRING PRIMARY KEY, v INT) WITH (kafka_topic='past', value_format='JSON', partitions=2);"
+        "CREATE STREAM st (v INT) WITH (kafka_topic='past', value_format='JSON');"
+    )
+    for at, key, value in ((1000, "a", 1), (2000, "b", 2), (3000, "a", 3)):
+        server.run(f"INSERT INTO past (ROWTIME, id, v) VALUES ({at}, '{key}', {value});")
+    assert sorted(server.rows("SELECT * FROM past AS OF 2000;")) == [["a", 1], ["b", 2]]
+    assert server.rows("SELECT v FROM past AS OF '1970-01-01T00:00:02.999' WHERE id = 'a';") == [[1]]
+    assert server.rows("SELECT v FROM past AS OF 3000 WHERE id = 'a';") == [[3]]
+    assert server.rows("SELECT * FROM past AS OF 999;") == []
+    for text, sentence in (
+        ("SELECT * FROM past AS OF 'noon';", "AS OF 'noon' is no time"),
+        ("SELECT * FROM st AS OF 1000;", "AS OF is for pull queries of one table"),
+        ("SELECT * FROM past AS OF 1000 EMIT CHANGES;", "AS OF is for pull queries of one table"),
+    ):
+        status, answer = server.ask("/query-stream", {"sql": text})
+        assert (status, json.loads(answer)["message"].startswith(sentence)) == (400, True), answer
+
+
+def test_nothing_is_inserted_where_the_topic_is_gone(server: SqlServer) -> None:
+    server.run("CREATE STREAM g (v INT) WITH (kafka_topic='g', value_format='JSON', partitions=2);")
+    assert main(["topics", "--bootstrap-server", server.settings["bootstrap.servers"], "--delete", "--topic", "g"]) == 0
+    for path, body in (("/ksql", {"ksql": "INSERT INTO g VALUES (1);"}), ("/query", {"ksql": "SELECT * FROM g;"})):
+        status, answer = server.ask(path, body)
+        assert (status, json.loads(answer)["message"][:27]) == (400, "Topic g of G does not exist"[:27]), answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 ENDED_WITHIN_S = 30.0
@@ -12,10 +13,10 @@ ENDED_WITHIN_S = 30.0
 TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
 
-def start_driver(name: str, master: str | None) -> Any:
+def start_driver(name: str, master: str | None, conf: Mapping[str, str]) -> Any:
     from barnabas.pipelines.spark.session import session
 
-    spark: Any = session(name, master=master)
+    spark: Any = session(name, master=master, conf=conf)
     log4j = spark._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
     return spark

@@ -60,9 +60,17 @@ def slot_of(query_id: str) -> int:
 
 class SparkQueries:
     def __init__(
-        self, bootstrap_servers: str, directory: Path, name: str, master: str | None, options: Mapping[str, str]
+        self,
+        bootstrap_servers: str,
+        directory: Path,
+        name: str,
+        master: str | None,
+        options: Mapping[str, str],
+        conf: Mapping[str, str] | None = None,
     ) -> None:
+        """`conf` is Spark's."""
         self._servers, self._directory, self._name, self._master = bootstrap_servers, directory, name, master
+        self._conf = dict(conf or {})
         self._options = {f"kafka.{key}": value for key, value in options.items()}
         self.entries: dict[str, Entry] = {}
         self._runs: dict[str, Running] = {}
@@ -277,5 +285,5 @@ class SparkQueries:
                 abandon(self._spark)
                 self._spark = None
             if self._spark is None:
-                self._spark = start_driver(self._name, self._master)
+                self._spark = start_driver(self._name, self._master, self._conf)
             return self._spark

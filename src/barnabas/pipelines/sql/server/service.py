@@ -56,7 +56,8 @@ class SqlService:
             key: value for key, value in settings.properties.items() if key.startswith(("sasl.", "ssl.", "security."))
         }
         name = f"barnabas-sql-{settings.service_id}"
-        self.queries = SparkQueries(servers, directory, name, settings.master, security)
+        conf = {key: value for key, value in settings.properties.items() if key.startswith("spark.")}
+        self.queries = SparkQueries(servers, directory, name, settings.master, security, conf)
         self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
         self.views = Views(self._reading)
         self.lookups = Lookups(self.views)
@@ -243,6 +244,8 @@ class SqlService:
         with self.lock:
             statement = parse_statement(command.statement, self.engine.metastore.types)
             change = self.engine.apply(statement, offset, command.properties)
+        if isinstance(statement, tree.DropSource):
+            self.views.forget(statement.name)
         for query_id in change.stops:
             if change.starts is None or change.starts.id != query_id:
                 self.queries.stop(query_id, forget=True)
@@ -338,10 +341,10 @@ class SqlService:
         planned = plan(metastore, query, name=query_id)
         to_end = query.emit is None
         earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
-        topics = sorted({metastore.source(name).topic for name in planned.sources})
-        for topic in topics:
-            if not self.kafka.partitions(topic):
-                raise SqlError(f"Topic {topic} does not exist.")
+        sources = [metastore.source(name) for name in planned.sources]
+        for one in sources:
+            self._require_topic(one)
+        topics = sorted({one.topic for one in sources})
 
         def ended(final: str | None, error: str | None) -> None:
             self.pushes.pop(query_id, None)
@@ -399,7 +402,12 @@ def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_batch(query: tree.Query) -> bool:
     """A question about now that no store answers: Spark does."""
-    return query.emit is None and query.window is None and bool(query.joins or query.group_by or query.having)
+    return (
+        query.emit is None
+        and query.as_of is None
+        and query.window is None
+        and bool(query.joins or query.group_by or query.having)
+    )
 
 
 def warm_up() -> None:
