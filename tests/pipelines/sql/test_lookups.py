@@ -16,7 +16,8 @@ from tests.support.sql_server import SqlServer
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
     with Node() as node:
-        started = SqlServer(node.bootstrap_servers, tmp_path_factory.mktemp("sql")).start()
+        wanted = {"ksql_logging_processing_stream_auto_create": "true"}
+        started = SqlServer(node.bootstrap_servers, tmp_path_factory.mktemp("sql"), **wanted).start()
         yield started
         started.stop()
 
@@ -105,3 +106,15 @@ def test_nothing_is_inserted_where_the_topic_is_gone(server: SqlServer) -> None:
     for path, body in (("/ksql", {"ksql": "INSERT INTO g VALUES (1);"}), ("/query", {"ksql": "SELECT * FROM g;"})):
         status, answer = server.ask(path, body)
         assert (status, json.loads(answer)["message"][:27]) == (400, "Topic g of G does not exist"[:27]), answer
+
+
+def test_the_processing_log_is_a_stream_where_the_settings_say_so(server: SqlServer) -> None:
+    (described,) = server.run("DESCRIBE ksql_processing_log;")
+    fields = [one["name"] for one in described["sourceDescription"]["fields"]]
+    assert fields == ["LOGGER", "LEVEL", "TIME", "MESSAGE"]
+    line = "INSERT INTO ksql_processing_log (level, message) VALUES ('ERROR', STRUCT(type := 0, deserializationError :="
+    server.run(
+        f"{line} STRUCT(target := 'value', errorMessage := 'x', recordB64 := '', cause := ARRAY['y'], topic := 't')));"
+    )
+    found = server.rows("SELECT message->deserializationError->errorMessage AS said FROM ksql_processing_log;")
+    assert found == [["x"]]

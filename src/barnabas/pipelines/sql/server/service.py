@@ -38,6 +38,9 @@ from barnabas.pipelines.sql.types import SqlType
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
 OFFSET_RESET = "auto.offset.reset"
+LOG_STREAM = """CREATE STREAM IF NOT EXISTS `{name}` (logger STRING, level STRING, time BIGINT, message STRUCT<type INT,
+ deserializationError STRUCT<target STRING, errorMessage STRING, recordB64 STRING, cause ARRAY<STRING>, topic STRING>>)
+ WITH (kafka_topic='{topic}', value_format='JSON');"""
 
 
 class WrongEndpoint(SqlError):
@@ -82,6 +85,18 @@ class SqlService:
         if self.settings.queries_file is not None:
             self._run_file(self.settings.queries_file)
         self.leadership.start()
+        if self.settings.queries_file is None and self.settings.makes_log_stream:
+            self._log_stream()
+
+    def _log_stream(self) -> None:
+        """The processing log as a stream, if there is none of its name."""
+        if self.settings.log_stream in self.engine.metastore.sources or self.commands.damage is not None:
+            return
+        self._log_topic()
+        try:
+            self.execute(LOG_STREAM.format(name=self.settings.log_stream, topic=self.settings.log_topic), {}, {})
+        except SqlError as error:
+            log.warning("the stream %s of the processing log was not made: %s", self.settings.log_stream, error)
 
     def _take_over(self, slots: Collection[int]) -> None:
         """The persistent queries of these slots are this server's, as they are after the last command."""
