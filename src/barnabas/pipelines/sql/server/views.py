@@ -189,7 +189,11 @@ class View:
             while not self._stopped.is_set():
                 try:
                     if not consumer.positions:
-                        consumer.assign(self._kafka.offsets([self.source.topic], EARLIEST))
+                        starts = self._kafka.offsets([self.source.topic], EARLIEST)
+                        if not starts:  # the topic has just been deleted
+                            self._stopped.wait(1)
+                            continue
+                        consumer.assign(starts)
                     records = consumer.poll(POLL_MS)
                 except ClientError as error:
                     log.warning("table %s cannot be followed: %s; trying again", self.source.name, error)
