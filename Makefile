@@ -56,10 +56,10 @@ KILLS ?= 500
 soak: setup
 	BARNABAS_NODE_KILLS=$(KILLS) $(BIN)/python -m pytest tests/faults/test_kills.py -s
 
-# Random plans of SQL against a computation in batch: `make sql-plans PLANS=1000`.
+# Random plans of SQL against a computation in batch by SQLite and by Spark SQL: `make sql-plans PLANS=1000`.
 PLANS ?= 1000
 sql-plans: setup
-	BARNABAS_PLANS=$(PLANS) $(BIN)/python -m pytest tests/unit/pipelines/sql/test_plans.py -n 2
+	BARNABAS_PLANS=$(PLANS) $(BIN)/python -m pytest tests/unit/pipelines/sql/test_plans.py tests/pipelines/sql/test_plans.py -n 2
 
 # A SQL server that is killed again and again, on Apache Kafka and on a node of ours: `make sql-kills SQL_KILLS=5`.
 SQL_KILLS ?= 3

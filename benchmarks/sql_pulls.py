@@ -1,7 +1,8 @@
 """Pull queries by key while their table changes: `python -m benchmarks.sql_pulls [seconds] [a second]`.
 
-A node and a SQL server, each a process; a table of 1,000 keys whose topic gets 200 records a second; clients with open
-connections that ask at a fixed pace. Latency counts from when a query was due, so one that waits for its turn is late.
+A node and a SQL server, each a process; a persistent query on Spark that counts 1,000 keys, whose stream gets 200
+records a second; clients with open connections that ask for counts at a fixed pace. Latency counts from when a query
+was due, so one that waits for its turn is late.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
+from tests.support.waiting import wait_until
 
 KEYS, CLIENTS, WRITES_A_SECOND, WARM_UP = 1000, 8, 200, 300
 HEADERS = {"content-type": "application/json", "accept": "application/vnd.ksqlapi.delimited.v1"}
@@ -44,7 +46,7 @@ def write(producer: Producer, stopped: threading.Event) -> None:
     number = 0
     while not stopped.wait(1 / WRITES_A_SECOND):
         number += 1
-        producer.send("t", b'{"v": %d}' % number, key=b"k%d" % (number % KEYS))
+        producer.send("s", b'{"v": %d}' % number, key=b"k%d" % (number % KEYS))
 
 
 def main() -> None:
@@ -53,11 +55,14 @@ def main() -> None:
     with Node() as node, tempfile.TemporaryDirectory() as directory:
         server = SqlServer(node.bootstrap_servers, Path(directory)).start()
         server.run(
-            "CREATE TABLE t (id STRING PRIMARY KEY, v INT) WITH (kafka_topic='t', value_format='JSON', partitions=2);"
+            "CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);"
+            "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;",
+            auto_offset_reset="earliest",
         )
         producer = Producer(ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers))
         for number in range(KEYS):
-            producer.send("t", b'{"v": 0}', key=b"k%d" % number)
+            producer.send("s", b'{"v": 0}', key=b"k%d" % number)
+        wait_until(lambda: len(server.rows("SELECT id FROM t;")) == KEYS, "all keys are counted", 120)
         stopped = threading.Event()
         threading.Thread(target=write, args=(producer, stopped), daemon=True).start()
         connection = http.client.HTTPConnection("127.0.0.1", server.port)

@@ -1,15 +1,17 @@
 """Random query plans: records of two streams and two tables, a statement of SQL over them, and the same question to
-SQLite, which computes it in batch over the same records.
+another engine, which computes it in batch over the same records: SQLite, within milliseconds, or Spark SQL.
 
-A table's records are its changes, so SQLite's table has the last of each key. A stream joined with a table sees the
-table as it was at that moment: SQLite finds the last change before the record by its number. The result of a stream is
-all its rows, that of a table the last of each key.
+A table's records are its changes, so the table of the other engine has the last of each key. A stream joined with a
+table sees the table as it was at that moment: the question finds the last change before the record by its number. The
+result of a stream is all its rows, that of a table the last of each key.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,8 +131,8 @@ class Case:
         kind = self.random_.choice(["JOIN", "LEFT JOIN"])
         rest = f"{self._where('s', 't')}"
         select = f"SELECT s.id AS k, {self._values('s', 't')} FROM s {kind}"
-        then = "(SELECT s.n AS at, h.* FROM s, t_changes h WHERE h.id = s.id AND h.gone = 0 AND h.n = "
-        then += "(SELECT MAX(n) FROM t_changes c WHERE c.id = s.id AND c.n < s.n))"
+        last = "SELECT s.n AS at, MAX(c.n) AS last FROM s JOIN t_changes c ON c.id = s.id AND c.n < s.n GROUP BY s.n"
+        then = f"(SELECT m.at, h.* FROM ({last}) m JOIN t_changes h ON h.n = m.last WHERE h.gone = 0)"
         return Plan(
             f"CREATE STREAM o AS {select} t ON s.id = t.id{rest};", f"{select} {then} t ON t.at = s.n{rest}", False
         )
@@ -254,26 +256,49 @@ def streamed(case: Case, plan: Plan) -> list[Row]:
     return [row for row in found if not plan.may_be_empty or row[-1] != 0]
 
 
-def in_batch(case: Case, plan: Plan) -> list[Row]:
+COLUMNS = {"id": "STRING", "g": "INT", "v": "INT", "w": "DOUBLE", "n": "INT", "time": "INT"}
+
+
+def tables_of(case: Case) -> dict[str, tuple[dict[str, str], list[Row]]]:
+    """Columns and rows by name: of streams, of tables as they end, of the changes of both, and of starts of windows."""
+    found: dict[str, tuple[dict[str, str], list[Row]]] = {
+        "starts": ({"at": "INT"}, [(at,) for at in range(0, 70 * 900, 50)])
+    }
+    for name in "srtu":
+        changes: list[Row] = [
+            (key, *(value or (None,) * 3), number, time, int(value is None))
+            for number, (topic, value, key, time) in enumerate(case.records)
+            if topic == name
+        ]
+        kept = changes if name in "sr" else list({row[0]: row for row in changes}.values())
+        found[f"{name}_changes"] = (COLUMNS | {"gone": "INT"}, changes)
+        found[name] = (COLUMNS, [row[:-1] for row in kept if not row[-1]])
+    return found
+
+
+def by_sqlite(case: Case, plan: Plan) -> list[Row]:
     database = sqlite3.connect(":memory:")
-    database.execute("PRAGMA case_sensitive_like = ON")
-    columns = "id TEXT, g INT, v INT, w REAL, n INT, time INT"
-    for name in ("s", "r", "t", "u"):
-        database.execute(f"CREATE TABLE {name} ({columns})")
-        database.execute(f"CREATE TABLE {name}_changes ({columns}, gone INT)")
-    database.execute("CREATE TABLE starts (at INT)")
-    database.executemany("INSERT INTO starts VALUES (?)", [(at,) for at in range(0, 70 * 900, 50)])
-    for number, (topic, value, key, time) in enumerate(case.records):
-        row = (key, *(value or (None,) * 3), number, time)
-        database.execute(f"INSERT INTO {topic}_changes VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, value is None))
-        if topic in "tu":
-            database.execute(f"DELETE FROM {topic} WHERE id = ?", (key,))
-        if value is not None:
-            database.execute(f"INSERT INTO {topic} VALUES (?, ?, ?, ?, ?, ?)", row)
     try:
+        database.execute("PRAGMA case_sensitive_like = ON")
+        for name, (columns, rows) in tables_of(case).items():
+            database.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
+            database.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})", rows)
         return database.execute(plan.batch).fetchall()
     finally:
         database.close()
+
+
+def by_spark(spark: Any, case: Case, plan: Plan) -> list[Row]:
+    import pyarrow as pa
+
+    kinds = {"STRING": pa.string(), "INT": pa.int32(), "DOUBLE": pa.float64()}
+    session = spark.newSession()
+    for name, (columns, rows) in tables_of(case).items():
+        if re.search(rf"\b{name}\b", plan.batch) is None:
+            continue
+        given = [pa.array([row[at] for row in rows], kinds[kind]) for at, kind in enumerate(columns.values())]
+        session.createDataFrame(pa.table(given, names=list(columns))).createOrReplaceTempView(name)
+    return [tuple(row) for row in session.sql(plan.batch).collect()]
 
 
 def sortable(rows: list[Row]) -> list[Row]:
@@ -282,8 +307,8 @@ def sortable(rows: list[Row]) -> list[Row]:
     return sorted(plain, key=lambda row: [(one is not None, str(type(one)), one) for one in row])
 
 
-def difference(seed: int) -> str | None:
-    """None if the query gives what SQLite gives."""
+def difference(seed: int, in_batch: Callable[[Case, Plan], list[Row]] = by_sqlite) -> str | None:
+    """None if the query gives what the other engine gives."""
     case = Case(seed)
     plan = case.plan()
     found, wanted = sortable(streamed(case, plan)), sortable(in_batch(case, plan))

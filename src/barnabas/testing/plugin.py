@@ -2,7 +2,7 @@
 
 `barnabas_node` is one node for the whole test run; `barnabas` is the same node, emptied before each test;
 `bootstrap_servers` is its address. Who wants it configured overrides `barnabas_config`. `barnabas_cluster` is three
-nodes for a module's tests.
+nodes for a module's tests. `sql_bench` runs statements of SQL over records, without a broker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from barnabas.pipelines.sql.runner import Bench
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.node import Node
 
@@ -54,3 +55,15 @@ def barnabas(barnabas_node: Node) -> Node:
 def bootstrap_servers(barnabas: Node) -> str:
     """The address of the emptied node."""
     return barnabas.bootstrap_servers
+
+
+@pytest.fixture
+def sql_bench() -> Iterator[Bench]:
+    """Statements, records in, records out; schemas are in a registry of the test's own."""
+    from barnabas.client.serdes.mock import drop_mock
+    from barnabas.pipelines.sql.runner import MOCK_REGISTRY, Bench
+
+    bench = Bench()
+    yield bench
+    bench.close()
+    drop_mock(MOCK_REGISTRY.removeprefix("mock://"))

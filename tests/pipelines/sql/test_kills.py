@@ -1,7 +1,8 @@
 """A SQL server that is killed while records come, again and again, on Apache Kafka and on a node of ours.
 
-Killed with SIGKILL: once the server with its driver (the process group), once the driver's JVM alone. Afterwards every
-record has given exactly one row, and every change of a count is there once, in order. `make sql-kills` runs it.
+Killed with SIGKILL: once the server with its driver (the process group), once the driver's JVM alone, and in a Spark
+cluster one of two workers with its executor. Afterwards every record has given exactly one row, and every change of a
+count is there once, in order. `make sql-kills` runs it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from barnabas.client.fetcher import FetchSettings
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
+from tests.pipelines.kill_stage import descendants, kill
 from tests.support.reference import ApacheKafka, available
+from tests.support.spark_cluster import SparkCluster, class_path, java_options
 from tests.support.sql_server import SqlServer
 from tests.support.waiting import wait_until
 
@@ -111,15 +114,46 @@ def test_every_record_gives_one_row_though_servers_and_drivers_are_killed(server
                 server.kill()
                 print(f"kill {number}: the server, after {writer.count} records")
                 server.start()
-        before = len(committed(servers, "DOUBLED"))
-        wait_until(lambda: len(committed(servers, "DOUBLED")) > before, "rows after the last kill", 240)
-        writer.stopped.set()
-        writer.join(60)
-        wait_until(lambda: len(committed(servers, "DOUBLED")) >= writer.count, "all rows", 240)
-        wait_until(lambda: len(committed(servers, "COUNTED")) >= writer.count, "all counts", 240)
+        ends_once(servers, writer)
     finally:
         writer.stopped.set()
         server.stop()
+
+
+def test_every_record_gives_one_row_in_a_spark_cluster_that_loses_a_worker(tmp_path: Path) -> None:
+    """Of the settings of the server's file, Spark's go to Spark."""
+    cluster = SparkCluster(tmp_path)
+    with Node() as node:
+        servers = node.bootstrap_servers
+        settings = {"spark.master": cluster.address, "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+        settings |= {"spark.executor.cores": "1", "spark.executor.extraJavaOptions": java_options()}
+        settings |= {"spark.executor.extraClassPath": class_path()}
+        server = SqlServer(servers, tmp_path)
+        server.settings |= settings
+        server.start()
+        writer = Writer(servers)
+        try:
+            server.run(STATEMENTS, auto_offset_reset="earliest")
+            writer.start()
+            wait_until(lambda: len(committed(servers, "COUNTED")) > 0, "counts", 240)
+            victim = cluster.workers[0]
+            for pid in [pid for pid, _ in descendants(victim.pid)] + [victim.pid]:
+                kill(pid)
+            ends_once(servers, writer)
+        finally:
+            writer.stopped.set()
+            server.stop()
+            cluster.close(kill, descendants)
+
+
+def ends_once(servers: str, writer: Writer) -> None:
+    """Rows still come, and in the end there is one for each record."""
+    before = len(committed(servers, "DOUBLED"))
+    wait_until(lambda: len(committed(servers, "DOUBLED")) > before, "rows after the last kill", 240)
+    writer.stopped.set()
+    writer.join(60)
+    wait_until(lambda: len(committed(servers, "DOUBLED")) >= writer.count, "all rows", 240)
+    wait_until(lambda: len(committed(servers, "COUNTED")) >= writer.count, "all counts", 240)
     doubled = [value["W"] for _, value in committed(servers, "DOUBLED")]
     assert sorted(doubled) == [2 * number for number in range(writer.count)]
     counts: dict[str, list[int]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.cli.main import main
 from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 
@@ -15,7 +16,8 @@ from tests.support.sql_server import SqlServer
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServer]:
     with Node() as node:
-        started = SqlServer(node.bootstrap_servers, tmp_path_factory.mktemp("sql")).start()
+        wanted = {"ksql_logging_processing_stream_auto_create": "true"}
+        started = SqlServer(node.bootstrap_servers, tmp_path_factory.mktemp("sql"), **wanted).start()
         yield started
         started.stop()
 
@@ -76,3 +78,43 @@ def test_many_at_once_share_their_questions_and_none_is_behind(server: SqlServer
     for one in threads:
         one.join(100)
     assert wrong == []
+
+
+def test_a_table_as_of_an_earlier_time(server: SqlServer) -> None:
+    server.run(
+        "CREATE TABLE past (id STRING PRIMARY KEY, v INT) WITH (kafka_topic='past', value_format='JSON', partitions=2);"
+        "CREATE STREAM st (v INT) WITH (kafka_topic='past', value_format='JSON');"
+    )
+    for at, key, value in ((1000, "a", 1), (2000, "b", 2), (3000, "a", 3)):
+        server.run(f"INSERT INTO past (ROWTIME, id, v) VALUES ({at}, '{key}', {value});")
+    assert sorted(server.rows("SELECT * FROM past AS OF 2000;")) == [["a", 1], ["b", 2]]
+    assert server.rows("SELECT v FROM past AS OF '1970-01-01T00:00:02.999' WHERE id = 'a';") == [[1]]
+    assert server.rows("SELECT v FROM past AS OF 3000 WHERE id = 'a';") == [[3]]
+    assert server.rows("SELECT * FROM past AS OF 999;") == []
+    for text, sentence in (
+        ("SELECT * FROM past AS OF 'noon';", "AS OF 'noon' is no time"),
+        ("SELECT * FROM st AS OF 1000;", "AS OF is for pull queries of one table"),
+        ("SELECT * FROM past AS OF 1000 EMIT CHANGES;", "AS OF is for pull queries of one table"),
+    ):
+        status, answer = server.ask("/query-stream", {"sql": text})
+        assert (status, json.loads(answer)["message"].startswith(sentence)) == (400, True), answer
+
+
+def test_nothing_is_inserted_where_the_topic_is_gone(server: SqlServer) -> None:
+    server.run("CREATE STREAM g (v INT) WITH (kafka_topic='g', value_format='JSON', partitions=2);")
+    assert main(["topics", "--bootstrap-server", server.settings["bootstrap.servers"], "--delete", "--topic", "g"]) == 0
+    for path, body in (("/ksql", {"ksql": "INSERT INTO g VALUES (1);"}), ("/query", {"ksql": "SELECT * FROM g;"})):
+        status, answer = server.ask(path, body)
+        assert (status, json.loads(answer)["message"][:27]) == (400, "Topic g of G does not exist"[:27]), answer
+
+
+def test_the_processing_log_is_a_stream_where_the_settings_say_so(server: SqlServer) -> None:
+    (described,) = server.run("DESCRIBE ksql_processing_log;")
+    fields = [one["name"] for one in described["sourceDescription"]["fields"]]
+    assert fields == ["LOGGER", "LEVEL", "TIME", "MESSAGE"]
+    line = "INSERT INTO ksql_processing_log (level, message) VALUES ('ERROR', STRUCT(type := 0, deserializationError :="
+    server.run(
+        f"{line} STRUCT(target := 'value', errorMessage := 'x', recordB64 := '', cause := ARRAY['y'], topic := 't')));"
+    )
+    found = server.rows("SELECT message->deserializationError->errorMessage AS said FROM ksql_processing_log;")
+    assert found == [["x"]]

@@ -112,6 +112,8 @@ def test_many_push_queries_run_at_once_and_end_with_their_readers(server: SqlSer
 
 def test_statements_are_described_and_refused_as_clients_know_it(server: SqlServer) -> None:
     server.run("CREATE STREAM d (id STRING KEY, v INT) WITH (kafka_topic='d', value_format='JSON', partitions=1);")
+    (extended,) = server.run("DESCRIBE d EXTENDED;")
+    assert extended["sourceDescription"]["errorStats"] == "consumer-failed-messages: 0"
     (described,) = server.run("DESCRIBE d;")
     assert [one["name"] for one in described["sourceDescription"]["fields"]] == ["ID", "V"]
     assert "D" in [one["name"] for one in server.run("SHOW STREAMS;")[0]["streams"]]

@@ -50,8 +50,16 @@ class SqlClient:
         """The lines of a query's or PRINT's answer; closing the iterator ends the query."""
         body = {"ksql": text, "streamsProperties": properties, "sessionVariables": variables}
         with self._asked("POST", "/query", body) as answer:
-            while line := answer.readline():
+            while line := self._line(answer):
                 yield line.decode("utf-8", "replace").rstrip("\n")
+
+    def _line(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.readline()
+        except (OSError, http.client.HTTPException):
+            raise ServerUnreachable(
+                f"The server at {self.url} has closed the connection before the query ended."
+            ) from None
 
     @contextlib.contextmanager
     def _asked(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:

@@ -14,7 +14,7 @@ from barnabas.cli.sql.client import ServerRefused, SqlClient
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.lexer import with_variables
-from barnabas.pipelines.sql.language.statements import parse_statement, split_statements
+from barnabas.pipelines.sql.language.statements import parse_statement, split_statements, tokens_with_variables
 
 LOCAL = ("SET", "UNSET", "DEFINE", "UNDEFINE", "RUN")
 HELP = """
@@ -118,15 +118,14 @@ class Session:
         self.say(message)
 
     def _one(self, text: str) -> None:
-        word = text.split(None, 1)[0].rstrip(";").upper()
-        upper = " ".join(text.rstrip(";").upper().split())
-        if word in LOCAL:
+        words = [token.text for token in tokens_with_variables(text)[:3]]
+        if words[0] in LOCAL:
             self._local(parse_statement(with_variables(text, self.variables)))
-        elif upper in ("SHOW VARIABLES", "LIST VARIABLES"):
+        elif words in (["SHOW", "VARIABLES", ";"], ["LIST", "VARIABLES", ";"]):
             self.say(tables.table(["Variable Name", "Value"], [[*one] for one in sorted(self.variables.items())]))
-        elif word == "SELECT":
+        elif words[0] in ("SELECT", "WITH"):
             self._select(text)
-        elif word == "PRINT":
+        elif words[0] == "PRINT":
             self._print(text)
         else:
             for answer in self.client.execute(text, self.properties, self.variables):
@@ -158,14 +157,14 @@ class Session:
 
     def _select(self, text: str) -> None:
         lines = self.client.lines(text, self.properties, self.variables)
-        ended = "Query terminated"
         try:
             for line in lines:
-                entry = read_line(line)
-                if entry is None:
+                found = read_line(line)
+                if found is None:
                     continue
-                if self.output == "JSON" and "finalMessage" not in entry:
-                    self.say(json.dumps(entry, ensure_ascii=False))
+                written, entry = found
+                if self.output == "JSON" and ("header" in entry or "row" in entry):
+                    self.say(written)
                 elif "header" in entry:
                     self.say(tables.head(column_names(entry["header"]["schema"]), self.width))
                 elif "row" in entry:
@@ -173,12 +172,12 @@ class Session:
                 elif "finalMessage" in entry and entry["finalMessage"] != "Query Completed":
                     self.say(entry["finalMessage"])
                 elif "errorMessage" in entry:
-                    self._error(entry["errorMessage"]["message"])
+                    raise ServerRefused(entry["errorMessage"]["message"])
         except KeyboardInterrupt:
             pass
         finally:
             lines.close()  # type: ignore[attr-defined]
-        self.say(ended)
+        self.say("Query terminated")
 
     def _print(self, text: str) -> None:
         lines = self.client.lines(text, self.properties, self.variables)
@@ -192,16 +191,17 @@ class Session:
         self.say("Topic printing ceased")
 
 
-def read_line(line: str) -> dict[str, Any] | None:
-    """A line of the array that POST /query answers with."""
+def read_line(line: str) -> tuple[str, dict[str, Any]] | None:
+    """A line of the array that POST /query answers with, as it was written and as a tree, where numbers with a point
+    are texts: 2.50 of a DECIMAL stays so."""
     bare = line.strip()
     bare = bare.removeprefix("[").removeprefix(",").strip()
     if not bare or bare == "]":
         return None
     for candidate in (bare.removesuffix(","), bare.removesuffix(",").removesuffix("]")):
         try:
-            found = json.loads(candidate)
-            return found if isinstance(found, dict) else None
+            found = json.loads(candidate, parse_float=str)
+            return (candidate, found) if isinstance(found, dict) else None
         except ValueError:
             continue
     return None

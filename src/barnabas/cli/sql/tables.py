@@ -75,9 +75,10 @@ def type_text(schema: Tree) -> str:
     return "VARCHAR(STRING)" if kind == "STRING" else str(kind)
 
 
-def fields_table(fields: list[Tree], source_type: str = "") -> str:
+def fields_table(fields: list[Tree], source_type: str = "", window: str | None = None) -> str:
     def shown(field: Tree) -> str:
-        mark = {"KEY": "  (primary key)" if source_type == "TABLE" else "  (key)", "HEADER": "  (headers)"}
+        key = "  (primary key)" if source_type == "TABLE" else "  (key)"
+        mark = {"KEY": key if window is None else f"{key} (Window type: {window})", "HEADER": "  (headers)"}
         return type_text(field["schema"]) + mark.get(field.get("type", ""), "")
 
     return table(["Field", "Type"], [[one["name"], shown(one)] for one in fields])
@@ -95,20 +96,23 @@ def source(described: Tree) -> str:
             f"replication: {described['replication']})",
             f"{'Statement':20} : {described['statement']}",
         ]
-    lines.append(fields_table(described["fields"], described["type"]).lstrip("\n"))
+    lines.append(fields_table(described["fields"], described["type"], described.get("windowType")).lstrip("\n"))
     for title, queries in (("read from", described["readQueries"]), ("write into", described["writeQueries"])):
         if queries and described["extended"]:
             which = "stream" if described["type"] == "STREAM" else "table"
             lines += ["", f"Queries that {title} this {which.upper()}", "-" * 35]
             lines += [f"{one['id']} ({one['state']}) : {one['queryString']}" for one in queries]
-    if not described["extended"]:
+    if described["extended"]:
+        lines += ["", "Local runtime statistics", "------------------------"]
+        lines += [described["statistics"], described["errorStats"]]
+    else:
         lines.append("For runtime statistics and query details run: DESCRIBE <Stream,Table> EXTENDED;")
     return "\n".join(lines)
 
 
 def query(described: Tree) -> str:
     lines = ["", f"{'ID':20} : {described['id']}", f"{'SQL':20} : {described['statementText']}"]
-    lines.append(fields_table(described["fields"]).lstrip("\n"))
+    lines.append(fields_table(described["fields"], window=described.get("windowType")).lstrip("\n"))
     lines += ["", "Sources that this query reads from: ", "-----------------------------------"]
     lines += list(described["sources"])
     if described["sinks"]:

@@ -106,14 +106,16 @@ def interactive(session: Session) -> int:
 
 def typed(session: Session, waiting: str, line: str) -> str:
     """What is still to be ended by a semicolon after a line."""
-    if not waiting and session.command(line):
+    from barnabas.pipelines.sql.language.statements import is_ended
+
+    if not waiting and (line.lstrip().startswith("--") or session.command(line)):
         if line.strip():
             session.history.append(line.strip())
         return ""
     text = f"{waiting}\n{line.rstrip().removesuffix(chr(92))}" if waiting else line.rstrip().removesuffix(chr(92))
     if not text.strip():
         return ""
-    if not text.rstrip().endswith(";"):
+    if not is_ended(text):
         return text
     session.history.append(" ".join(text.split()))
     session.run(text)

@@ -137,10 +137,10 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
         )
     default_key = str(settings.get("ksql.persistence.default.format.key", "KAFKA"))
     key_format = str(properties.get("KEY_FORMAT") or default_key)
+    if not values and (not columns or str(value_format).upper() in REGISTRY_FORMATS):
+        keys, values = inferred(statement, keys, str(topic), (key_format, str(value_format)), properties, settings)
+        columns = [*keys, *values, *(one for one in columns if one.role == HEADERS)]
     if not columns:
-        keys, values = inferred(statement, str(topic), key_format, str(value_format), settings)
-        columns = [*keys, *values]
-    if not values and not columns:
         raise SqlError("The statement does not define any columns.")
     timestamp = properties.get("TIMESTAMP")
     if timestamp is not None:
@@ -164,21 +164,56 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
 
 
 def inferred(
-    statement: tree.CreateSource, topic: str, key_format: str, value_format: str, settings: Settings
+    statement: tree.CreateSource,
+    keys: list[SourceColumn],
+    topic: str,
+    formats: tuple[str, str],
+    properties: Settings,
+    settings: Settings,
 ) -> tuple[list[SourceColumn], list[SourceColumn]]:
-    """Columns from the schemas of a registry, where a statement names none."""
+    """Columns of the value, and of the key if there are none, from the schemas of a registry."""
+    key_format, value_format = formats
     if value_format.upper() not in REGISTRY_FORMATS:
         raise SqlError(
             "No columns supplied: the statement must define them, as the format has no schemas to infer from."
         )
     from barnabas.pipelines.sql.formats.inference import columns_from_registry
 
-    keys: list[SourceColumn] = []
-    if key_format.upper() in REGISTRY_FORMATS:
-        keys = columns_from_registry(f"{topic}-key", settings, KEY)
-    elif statement.table:
+    if not keys and key_format.upper() in REGISTRY_FORMATS:
+        keys = columns_from_registry(f"{topic}-key", settings, KEY, properties.get("KEY_SCHEMA_ID"))
+    elif not keys and statement.table:
         raise SqlError(f"Tables require a PRIMARY KEY: CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...).")
-    return keys, columns_from_registry(f"{topic}-value", settings, VALUE)
+    return keys, columns_from_registry(f"{topic}-value", settings, VALUE, properties.get("VALUE_SCHEMA_ID"))
+
+
+def spelled_out(statement: tree.CreateSource, source: DataSource) -> str:
+    """The statement with all columns of what it defined. Those of a registry's schema are not to change when the
+    statement is applied again, with another version of the schema or while the registry can't be reached."""
+    if len(statement.columns) == len(source.columns):
+        return statement.text
+    words = ["CREATE", "OR REPLACE" if statement.or_replace else "", "SOURCE" if statement.read_only else ""]
+    words += [source.kind, "IF NOT EXISTS" if statement.if_not_exists else "", quoted(statement.name)]
+    columns = ", ".join(f"{quoted(one.name)} {one.kind}{_role(one, source)}" for one in source.columns)
+    properties = ", ".join(f"{name}={_literal(value)}" for name, value in statement.properties.items())
+    return f"{' '.join(filter(None, words))} ({columns}) WITH ({properties});"
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _role(column: SourceColumn, source: DataSource) -> str:
+    if column.role == KEY:
+        return " PRIMARY KEY" if source.table else " KEY"
+    if column.role == HEADERS:
+        return " HEADERS" if column.header is None else f" HEADER({_literal(column.header)})"
+    return ""
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).upper()
 
 
 def named_column(name: str, columns: list[SourceColumn]) -> str:

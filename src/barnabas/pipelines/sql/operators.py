@@ -5,6 +5,7 @@ They are pickled to Spark's workers. A row is a tuple of values, in the order of
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,12 @@ from barnabas.pipelines.sql.types import SqlType
 from barnabas.pipelines.streams.expressions import OfRows
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.stateless import Branch
-from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.rows import Raw, Rows, made
 from barnabas.pipelines.streams.serdes import Serde, SerdeError
 from barnabas.pipelines.streams.windows import Windowed
+
+SIMPLE_KEYS = (["STRING"], ["INTEGER"], ["BIGINT"])
+RECORD_BYTES_MAX = 10_000  # of a record that can't be read, in the processing log
 
 
 def thawed(value: Any, kind: SqlType) -> Any:
@@ -49,14 +53,19 @@ class KeyCoding:
 
     codec: Codec
 
+    def __post_init__(self) -> None:
+        kinds = self.codec.columns
+        self._text = len(kinds) == 1 and kinds[0][1].base == "STRING" and isinstance(self.codec, KafkaCodec)
+
     def encode(self, key: Any) -> bytes:
+        if self._text:
+            return str(key).encode()
         kinds = self.codec.columns
         values = (key,) if len(kinds) == 1 else key
         return self.codec.encode([thawed(one, kind) for one, (_, kind) in zip(values, kinds, strict=True)]) or b""
 
     def encode_all(self, keys: list[Any]) -> pa.Array:
-        kinds = self.codec.columns
-        if len(kinds) == 1 and kinds[0][1].base == "STRING" and isinstance(self.codec, KafkaCodec):
+        if self._text:
             return pa.array(keys, pa.string()).cast(pa.binary())
         return pa.array([None if one is None else self.encode(one) for one in keys], pa.binary())
 
@@ -65,8 +74,10 @@ class KeyCoding:
 
 
 def key_serde(codec: Codec) -> Serde[Any]:
+    """Bytes of a key pass from a source to a sink as they are if the serdes of both have the same name."""
     coding = KeyCoding(codec)
-    return Serde(f"sql key {codec.columns}", coding.encode, coding.decode, encode_all=coding.encode_all)
+    kind = type(codec).__name__
+    return Serde(f"sql key {kind} {codec.columns}", coding.encode, coding.decode, encode_all=coding.encode_all)
 
 
 @dataclass
@@ -129,7 +140,7 @@ class ReadSource(Branch):
             try:
                 found = self.row(task, key, value, time, rank)
             except (SerdeError, EvaluationError) as error:
-                line = self.log_line(task, key, value, rank, str(error))
+                line = self.log_line(task, key, value, time, rank, str(error))
                 for column, one in zip(bad, (None, line, time, rank), strict=True):
                     column.append(one)
                 continue
@@ -147,17 +158,19 @@ class ReadSource(Branch):
         kinds = [kind.base for _, kind in self.key_codec.columns]
         if None in rows.values or (kinds and None in rows.keys):
             return None
+        times = rows.times.tolist()
         try:
             parts = self.key_codec.decode_all(rows.keys) if kinds else [()] * len(rows)
-            values = self.value_codec.decode_all(rows.values)
+            read = self.value_codec.decode_between(parts, rows.values, times)
         except (SerdeError, EvaluationError):
             return None
-        if kinds in (["STRING"], ["INTEGER"], ["BIGINT"]):
-            keys = [one[0] for one in parts]
+        keys = [one for (one,) in parts] if kinds in SIMPLE_KEYS else [key_of(one) for one in parts]
+        raw = rows.raw_keys
+        if raw is not None and isinstance(self.key_codec, KafkaCodec):  # others hold what is the source's own
+            raw = Raw(raw.bytes, key_serde(self.key_codec), raw.failed)
         else:
-            keys = [key_of(one) for one in parts]
-        whole = zip(parts, values, rows.times.tolist(), strict=True)
-        return Rows(keys, [(*part, *value, time, None, None) for part, value, time in whole], rows.times, rows.ranks)
+            raw = None
+        return Rows(keys, read, rows.times, rows.ranks, raw_keys=raw)
 
     def plain_reader(self) -> Callable[[bytes, bytes, int], tuple[Any, tuple[Any, ...]]] | None:
         """The way of most records: no window, no headers, no time of their own, nobody asks for their place."""
@@ -228,7 +241,8 @@ class ReadSource(Branch):
                 found.append(next((value for key, value in reversed(given) if key == name), None))
         return found
 
-    def log_line(self, task: Task, key: bytes | None, value: bytes | None, rank: int, reason: str) -> bytes:
+    def log_line(self, task: Task, key: bytes | None, value: bytes | None, time: int, rank: int, reason: str) -> bytes:
+        """Its time is the record's: a batch that is done again gives the same line."""
         place = task.place(rank)
         target = "key" if reason.startswith("the key") else "value"
         record = None if value is None else value.decode("utf-8", "replace")
@@ -237,12 +251,12 @@ class ReadSource(Branch):
             "deserializationError": {
                 "target": target,
                 "errorMessage": reason,
-                "recordB64": None,
+                "recordB64": None if value is None else base64.b64encode(value[:RECORD_BYTES_MAX]).decode(),
                 "cause": [f"{place.topic}-{place.partition}@{place.offset}: {record}"[:500]],
                 "topic": place.topic,
             },
         }
-        line = {"level": "ERROR", "logger": f"processing.{self.query_id}.source.deserializer", "time": None}
+        line = {"level": "ERROR", "logger": f"processing.{self.query_id}.source.deserializer", "time": time}
         return json.dumps(line | {"message": message}).encode()
 
 
@@ -396,12 +410,22 @@ class Chain(OfRows):
 
 
 @dataclass
-class WithKey:
+class WithKey(OfRows):
     """The parts of the key in front of the row: for aggregates, whose rows are results alone."""
 
     kinds: tuple[SqlType, ...]
     windowed: bool = False
     behind: bool = False
+
+    def __post_init__(self) -> None:
+        self._plain = len(self.kinds) == 1 and self.kinds[0].base not in ("ARRAY", "MAP", "STRUCT")
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        if not self._plain or self.behind:
+            return list(map(self, keys, values))
+        if not self.windowed:
+            return [(key, *row) for key, row in zip(keys, values, strict=True)]
+        return [(key.key, key.start_ms, key.end_ms, *row) for key, row in zip(keys, values, strict=True)]
 
     def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
         bounds: tuple[Any, ...] = ()
@@ -424,7 +448,12 @@ class SideBySide:
     def __call__(self, left: Any, right: Any) -> tuple[Any, ...]:
         if self.swapped:
             left, right = right, left
+        if left and right:
+            return left + right  # type: ignore[no-any-return]
         return (*(left or (None,) * self.left_width), *(right or (None,) * self.right_width))
+
+
+Step = Callable[[Any, Any], Any]  # state and row to state
 
 
 @dataclass
@@ -433,28 +462,70 @@ class Folding:
 
     aggregates: list[Any]
     arguments: list[list[Compiled]]
+    _adding: list[Step] | None = None
+    _undoing: list[Step] | None = None
+
+    def __reduce__(self) -> Any:
+        return Folding, (self.aggregates, self.arguments)
 
     def first(self) -> tuple[Any, ...]:
-        return tuple(one.first() for one in self.aggregates)
+        return tuple([one.first() for one in self.aggregates])
 
     def add(self, key: Any, row: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        found = []
-        for aggregate, arguments, state in zip(self.aggregates, self.arguments, states, strict=True):
-            values = [safely(one, row) for one in arguments]
-            skipped = aggregate.ignores_nulls and any(one is None for one in values)
-            found.append(state if skipped else aggregate.add(state, *values))
-        return tuple(found)
+        if self._adding is None:
+            self._adding = [step_of(*one, one[0].add) for one in zip(self.aggregates, self.arguments, strict=True)]
+        if len(states) == 1:
+            return (self._adding[0](states[0], row),)
+        return tuple([step(state, row) for step, state in zip(self._adding, states, strict=True)])
 
     def undo(self, key: Any, row: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        found = []
-        for aggregate, arguments, state in zip(self.aggregates, self.arguments, states, strict=True):
-            values = [safely(one, row) for one in arguments]
-            skipped = aggregate.ignores_nulls and any(one is None for one in values)
-            found.append(state if skipped else aggregate.undo(state, *values))
-        return tuple(found)
+        if self._undoing is None:
+            self._undoing = [step_of(*one, one[0].undo) for one in zip(self.aggregates, self.arguments, strict=True)]
+        return tuple([step(state, row) for step, state in zip(self._undoing, states, strict=True)])
 
     def merge(self, key: Any, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(each.merge(left, right) for each, left, right in zip(self.aggregates, one, other, strict=True))
 
-    def show(self, key: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(each.show(state) for each, state in zip(self.aggregates, states, strict=True))
+
+def step_of(aggregate: Any, arguments: list[Compiled], change: Callable[..., Any]) -> Step:
+    """Adds the values of arguments to a state, or takes them from it. A value that can't be computed is null."""
+    skips = aggregate.ignores_nulls
+    if not arguments:  # COUNT(*)
+        return lambda state, row: change(state)
+    if len(arguments) == 1:
+        (argument,) = arguments
+        compute = argument.call
+
+        def by_one(state: Any, row: Any) -> Any:
+            try:
+                value = compute(row)
+            except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+                value = None
+            return state if skips and value is None else change(state, value)
+
+        return by_one
+
+    def by_several(state: Any, row: Any) -> Any:
+        values = [safely(one, row) for one in arguments]
+        return state if skips and None in values else change(state, *values)
+
+    return by_several
+
+
+@dataclass
+class Shown(OfRows):
+    """States of aggregates as the values that they stand for."""
+
+    aggregates: list[Any]
+
+    def __post_init__(self) -> None:
+        self._shows = [one.show for one in self.aggregates]
+
+    def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        if len(self._shows) == 1:
+            (show,) = self._shows
+            return [(show(state),) for (state,) in values]
+        return list(map(self, keys, values))
+
+    def __call__(self, key: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([show(state) for show, state in zip(self._shows, states, strict=True)])

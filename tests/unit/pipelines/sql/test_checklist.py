@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from barnabas.client.serdes.mock import drop_mock
 from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, TABLE_FUNCTIONS
 from barnabas.pipelines.sql.compute.compiler import LAMBDA_FUNCTIONS
 from barnabas.pipelines.sql.compute.registry import all_functions
@@ -14,7 +11,7 @@ from barnabas.pipelines.sql.engine import DEFINING
 from barnabas.pipelines.sql.formats.codecs import FORMATS
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import parse_statement
-from barnabas.pipelines.sql.runner import MOCK_REGISTRY, Bench, CaseRecord
+from barnabas.pipelines.sql.runner import Bench, CaseRecord
 
 SOURCES = """
 CREATE TYPE address AS STRUCT<street STRING, zip INT>;
@@ -164,6 +161,7 @@ STATEMENTS = {
     "RUN SCRIPT 'x.sql';": tree.RunScript,
     "SELECT * FROM u WHERE id = 'a';": tree.SelectStatement,
     "SELECT * FROM u LIMIT 3;": tree.SelectStatement,
+    "SELECT * FROM u AS OF '2026-01-01T00:00:00' WHERE id = 'a';": tree.SelectStatement,
     "SELECT 1st FROM s EMIT CHANGES LIMIT 3;": tree.SelectStatement,
     "SELECT ts AT TIME ZONE 'UTC' FROM s EMIT CHANGES;": None,
     "SELECT * FROM u ORDER BY id;": tree.BatchSelect,
@@ -252,12 +250,9 @@ NAMES = [
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    made.execute(SOURCES)
-    yield made
-    made.close()
-    drop_mock(MOCK_REGISTRY.removeprefix("mock://"))
+def bench(sql_bench: Bench) -> Bench:
+    sql_bench.execute(SOURCES)
+    return sql_bench
 
 
 def fed(bench: Bench) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.cli.main import main
-from barnabas.client.serdes.mock import drop_mock
 from barnabas.pipelines.sql.engine import Engine
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import MOCK_REGISTRY, Bench, CaseRecord
@@ -30,11 +28,8 @@ KEYED = "CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_for
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.close()
-    drop_mock(MOCK_REGISTRY.removeprefix("mock://"))
+def bench(sql_bench: Bench) -> Bench:
+    return sql_bench
 
 
 def piped(bench: Bench, topic: str, *records: tuple[Any, Any, int]) -> list[tuple[Any, Any, int]]:

@@ -79,3 +79,15 @@ def test_topics_are_printed_as_they_are_written() -> None:
     assert parse_statement("PRINT my-Topic.1 FROM BEGINNING INTERVAL 2 LIMIT 3;") == tree.Print(
         "my-Topic.1", True, 2, 3
     )
+
+
+def test_as_of_is_a_time_and_of_is_a_name_elsewhere() -> None:
+    def query(text: str) -> tree.Query:
+        statement = parse_statement(text)
+        assert isinstance(statement, tree.SelectStatement)
+        return statement.query
+
+    assert query("SELECT * FROM t AS OF 1000 WHERE v > 1 LIMIT 2;").as_of == 1000
+    assert query("SELECT * FROM t AS OF '2026-01-01';").as_of == "2026-01-01"
+    found = query("SELECT of.v FROM t AS of WHERE of.v > 1;")
+    assert (found.as_of, found.source.alias) == (None, "OF")

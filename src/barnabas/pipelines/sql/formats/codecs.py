@@ -36,6 +36,14 @@ class Codec:
         """All or none."""
         return [self.decode(one) for one in data]
 
+    def decode_between(
+        self, before: Sequence[tuple[Any, ...]], data: Sequence[bytes], times: Sequence[int]
+    ) -> list[tuple[Any, ...]]:
+        """All or none, as rows: what comes before the values, the values, and the pseudo columns, of which the place is
+        not known."""
+        whole = zip(before, self.decode_all(data), times, strict=True)
+        return [(*one, *values, time, None, None) for one, values, time in whole]
+
 
 class NoneCodec(Codec):
     def encode(self, values: Sequence[Any]) -> bytes | None:

@@ -40,14 +40,18 @@ PROTOBUF = {1: INTEGER, 2: BIGINT, 3: BIGINT, 4: BIGINT, 5: DOUBLE, 6: DOUBLE, 7
 JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRING}
 
 
-def columns_from_registry(subject: str, settings: dict[str, Any], role: str) -> list[SourceColumn]:
+def columns_from_registry(
+    subject: str, settings: dict[str, Any], role: str, schema_id: Any = None
+) -> list[SourceColumn]:
+    """Of the schema with this id, or else of the subject's latest."""
     from barnabas.client.serdes import RegistryRefused, RegistryUnreachable, shared_registry
 
     url = settings.get("ksql.schema.registry.url")
     if not url:
         raise SqlError("Columns can't be inferred without a schema registry: set ksql.schema.registry.url.")
     try:
-        schema = shared_registry(str(url)).latest(subject).schema
+        registry = shared_registry(str(url))
+        schema = registry.latest(subject).schema if schema_id is None else registry.by_id(int(schema_id)).schema
     except RegistryRefused as error:
         raise SqlError(f"Schema for message {role.lower()}s on subject '{subject}' can't be read: {error}") from None
     except RegistryUnreachable as error:

@@ -16,7 +16,9 @@ from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.types import SqlType
 
 Coerce = Callable[[Any], Any]
+Whole = Callable[[Sequence[tuple[Any, ...]], Sequence[bytes], Sequence[int]], list[tuple[Any, ...]]]
 DETOURS_LEAST = 100
+NOT_WHOLE_MAX = 3
 NEVER = "\0 no record has this value"
 _Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 _Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -36,6 +38,10 @@ _read = msgspec.json.Decoder().decode
 _read_exact = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
+def _decoder(fields: list[Any], names: dict[str, str]) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(msgspec.defstruct("Columns", fields, rename=names, gc=False)).decode
+
+
 class JsonCodec(Codec):
     def __init__(self, columns: Columns, wrap: bool = True) -> None:
         super().__init__(columns)
@@ -46,6 +52,8 @@ class JsonCodec(Codec):
         self._spelled = list(self._names)  # as the last record spelled them
         self._plain = all(write is _same for write in self._writers)
         self._load = _read_exact if any(has_decimal(kind) for _, kind in columns) else _read
+        self._whole: Whole | None = None  # rows of records that all have all columns
+        self._not_whole = 0  # batches where they had not
         self._fast = self._typed() if wrap and columns and all(kind.base in TYPED for _, kind in columns) else None
         self._detours = 0
         self._write_rows: Callable[[Sequence[Any]], list[bytes | None]] | None = None
@@ -83,7 +91,11 @@ class JsonCodec(Codec):
         others = [name for name, spelled in zip(self._names, self._spelled, strict=True) if name != spelled]
         fields += [(f"o{at}", Literal[NEVER], NEVER) for at in range(len(others))]
         names |= {f"o{at}": name for at, name in enumerate(others)}
-        read = msgspec.json.Decoder(msgspec.defstruct("Columns", fields, rename=names, gc=False)).decode
+        required = [(name, kind) for name, kind, _ in fields[:count]] + fields[count:]
+        values = ", ".join(f"r.c{at}" for at in range(count))
+        code = f"lambda b, d, t: [(*p, {values}, at, None, None) for p, r, at in zip(b, map(read, d), t, strict=True)]"
+        self._whole = eval(code, {"read": _decoder(required, names)})
+        read = _decoder(fields, names)
         if others:
             return lambda data: _as_tuple(read(data))[:count]
         return lambda data: _as_tuple(read(data))
@@ -122,6 +134,19 @@ class JsonCodec(Codec):
         if self._detours > DETOURS_LEAST and self._detours * 2 > len(data):
             self._fast = None
         return found
+
+    def decode_between(
+        self, before: Sequence[tuple[Any, ...]], data: Sequence[bytes], times: Sequence[int]
+    ) -> list[tuple[Any, ...]]:
+        if self._whole is None:
+            return super().decode_between(before, data, times)
+        try:
+            return self._whole(before, data, times)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self._not_whole += 1  # a column is missing, or is to be converted
+            if self._not_whole >= NOT_WHOLE_MAX:
+                self._whole = None
+            return super().decode_between(before, data, times)
 
     def _decode(self, data: bytes) -> tuple[Any, ...]:
         try:

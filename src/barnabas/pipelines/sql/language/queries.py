@@ -6,7 +6,7 @@ from barnabas.pipelines.sql.errors import SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.cursor import RESERVED, Cursor
 from barnabas.pipelines.sql.language.expressions import UNITS, parse_expression, parse_list
-from barnabas.pipelines.sql.language.lexer import QUOTED, WORD
+from barnabas.pipelines.sql.language.lexer import INTEGER, QUOTED, STRING, WORD
 
 UNIT_MS = {
     "MILLISECOND": 1,
@@ -30,6 +30,7 @@ def parse_query(cursor: Cursor) -> tree.Query:
         items.append(_item(cursor))
     cursor.expect("FROM")
     source = _source(cursor)
+    as_of = _as_of(cursor)
     joins: list[tree.Join] = []
     while (join := _join(cursor)) is not None:
         joins.append(join)
@@ -44,7 +45,9 @@ def parse_query(cursor: Cursor) -> tree.Query:
         if emit is None:
             raise cursor.unexpected("CHANGES", "FINAL")
     limit = cursor.integer("a number of rows") if cursor.take("LIMIT") else None
-    return tree.Query(tuple(items), source, tuple(joins), window, where, group_by, partition_by, having, emit, limit)
+    return tree.Query(
+        tuple(items), source, tuple(joins), window, where, group_by, partition_by, having, emit, limit, as_of
+    )
 
 
 def _expressions(cursor: Cursor) -> tuple[tree.Expression, ...]:
@@ -101,7 +104,19 @@ def _source(cursor: Cursor) -> tree.Source:
     if cursor.sees("("):
         raise SqlSyntaxError("Subqueries are not supported here: create a stream or table of it first.", *at)
     name = cursor.name("a stream or table")
-    return tree.Source(name, _alias(cursor) or name, at)
+    return tree.Source(name, (None if _sees_as_of(cursor) else _alias(cursor)) or name, at)
+
+
+def _sees_as_of(cursor: Cursor) -> bool:
+    """A time is behind it, or else OF is an alias."""
+    return cursor.sees("AS", "OF") and cursor.ahead(2).kind in (STRING, INTEGER)
+
+
+def _as_of(cursor: Cursor) -> int | str | None:
+    if not _sees_as_of(cursor):
+        return None
+    cursor.take("AS", "OF")
+    return cursor.string() if cursor.token.kind == STRING else cursor.integer()
 
 
 def _join(cursor: Cursor) -> tree.Join | None:

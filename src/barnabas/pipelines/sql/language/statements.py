@@ -5,6 +5,7 @@ What is not a statement is refused with line, column and what was expected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,19 @@ from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.batches import is_batch
 from barnabas.pipelines.sql.language.cursor import Cursor
 from barnabas.pipelines.sql.language.expressions import parse_expression, parse_list
-from barnabas.pipelines.sql.language.lexer import DECIMAL, DOUBLE, END, INTEGER, QUOTED, STRING, WORD, with_variables
+from barnabas.pipelines.sql.language.lexer import (
+    DECIMAL,
+    DOUBLE,
+    END,
+    INTEGER,
+    OPERATOR,
+    QUOTED,
+    STRING,
+    WORD,
+    Token,
+    tokens_of,
+    with_variables,
+)
 from barnabas.pipelines.sql.language.queries import duration, parse_query
 from barnabas.pipelines.sql.language.types import close_angle, parse_type
 from barnabas.pipelines.sql.types import BYTES, SqlType
@@ -55,17 +68,32 @@ def each_statement(source: str, types: dict[str, SqlType], variables: dict[str, 
 
 def split_statements(source: str) -> list[str]:
     """Texts between semicolons. Lines and columns are kept: what stands before a statement is blank in its text."""
-    cursor = Cursor(source.replace("${", "__") if "${" in source else source)
+    tokens = tokens_with_variables(source)
     found: list[str] = []
     start = 0
-    for token in cursor.tokens:
+    for token in tokens:
         if token.kind == END or (token.kind == "operator" and token.text == ";"):
             text = source[start : token.start]
-            if any(start <= one.start < token.start for one in cursor.tokens):
+            if any(start <= one.start < token.start for one in tokens):
                 blank = "".join(letter if letter == "\n" else " " for letter in source[:start])
                 found.append(blank + text)
             start = token.end
     return found
+
+
+def tokens_with_variables(source: str) -> list[Token]:
+    """Of a text whose variables may have no value yet: each stands for a name."""
+    return tokens_of(source.replace("${", "__") if "${" in source else source)
+
+
+def is_ended(source: str) -> bool:
+    """Whether a text that is being typed ends with a semicolon, outside of quotes and comments, or can't go on."""
+    try:
+        tokens = tokens_with_variables(source)
+    except SqlSyntaxError:
+        unclosed = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", "", source, flags=re.DOTALL)
+        return "'" not in unclosed and "/*" not in unclosed and source.rstrip().endswith(";")
+    return len(tokens) > 1 and tokens[-2].kind == OPERATOR and tokens[-2].text == ";"
 
 
 def parse_statement(source: str, types: Mapping[str, SqlType] | None = None) -> tree.Statement:

@@ -173,7 +173,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`emit` is None (a pull query, or whatever its statement takes), CHANGES or FINAL."""
+    """`emit` is None (a pull query, or whatever its statement takes), CHANGES or FINAL. `as_of` is a time in
+    milliseconds, or as text."""
 
     items: tuple[SelectItem, ...]
     source: Source
@@ -185,6 +186,7 @@ class Query:
     having: Expression | None = None
     emit: str | None = None
     limit: int | None = None
+    as_of: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)

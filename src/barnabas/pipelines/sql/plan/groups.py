@@ -10,7 +10,7 @@ from barnabas.pipelines.sql.compute.compiler import Compiled
 from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.metastore import WindowInfo
-from barnabas.pipelines.sql.operators import EveryChange, Folding, NewKey, WithKey
+from barnabas.pipelines.sql.operators import EveryChange, Folding, NewKey, Shown, WithKey
 from barnabas.pipelines.sql.plan.flows import Flow, columns_of, internal_key
 from barnabas.pipelines.sql.relations import (
     ROWTIME,
@@ -111,7 +111,9 @@ def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> 
         if window is None:
             raise SqlError("EMIT FINAL is only supported for windowed aggregations.")
         handle = handle.suppress()
-    pending = (folding.show, WithKey(tuple(kinds), windowed=window is not None))
+    with_key = WithKey(tuple(kinds), windowed=window is not None)
+    states_are_values = all(type(one).show is Aggregate.show for one in aggregates)
+    pending = (with_key,) if states_are_values else (Shown(aggregates), with_key)
     relation = relation_behind(by, kinds, aggregates, window, before)
     note = f"> [ AGGREGATE ] | {', '.join(call.name for call in calls) or 'no aggregates'}"
     return Grouped(

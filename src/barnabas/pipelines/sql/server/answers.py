@@ -14,6 +14,7 @@ from barnabas.pipelines.sql.compute.lambdas import SHAPES
 from barnabas.pipelines.sql.compute.registry import all_functions
 from barnabas.pipelines.sql.errors import SqlError, nearest
 from barnabas.pipelines.sql.metastore import KEY, DataSource, SourceColumn
+from barnabas.pipelines.sql.server.counts import Counts
 from barnabas.pipelines.sql.server.queries import Entry
 from barnabas.pipelines.sql.types import SqlType
 
@@ -77,8 +78,19 @@ def source_tree(source: DataSource) -> Tree:
 
 
 def described_source(
-    source: DataSource, readers: list[Tree], writers: list[Tree], partitions: int, replicas: int, extended: bool
+    source: DataSource,
+    readers: list[Tree],
+    writers: list[Tree],
+    partitions: int,
+    replicas: int,
+    counts: tuple[Counts, Counts] | None = None,
 ) -> Tree:
+    """`counts` are those of the queries that read and that write it, for EXTENDED."""
+    statistics = errors = ""
+    if counts is not None:
+        reading, writing = counts
+        statistics = f"consumer-total-messages: {reading.read} total-messages: {writing.written}"
+        errors = f"consumer-failed-messages: {reading.unreadable}"
     return {
         "name": source.name,
         "windowType": source.window.kind if source.window else None,
@@ -87,9 +99,9 @@ def described_source(
         "fields": [field_tree(one) for one in source.columns],
         "type": source.kind,
         "timestamp": source.timestamp_column or "",
-        "statistics": "",
-        "errorStats": "",
-        "extended": extended,
+        "statistics": statistics,
+        "errorStats": errors,
+        "extended": counts is not None,
         "keyFormat": source.key_format.name,
         "valueFormat": source.value_format.name,
         "topic": source.topic,

@@ -1,6 +1,8 @@
 """The command topic: statements that define, in the one order that all servers of a service apply them.
 
 A statement is checked, written here, and has happened when it is read back. A start reads the topic from its beginning.
+Where the topic is damaged reading ends, as what comes after may mean something else than it did, and the server takes
+no more definitions.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.server.kafka import Kafka
+from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 
 log = logging.getLogger(__name__)
 POLL_MS = 250
@@ -67,8 +69,12 @@ class CommandTopic:
 
     def start(self) -> None:
         """Applies all that is in the topic, and follows it."""
-        self._thread.start()
-        self.catch_up()
+        first = self._kafka.offsets([self.topic], EARLIEST).get((self.topic, 0), 0)
+        if first:
+            self._damaged(f"the first {first} records of the command topic {self.topic} are gone. No query runs")
+        else:
+            self._thread.start()
+            self.catch_up()
 
     def make(self) -> None:
         if not self._kafka.partitions(self.topic):
@@ -76,7 +82,12 @@ class CommandTopic:
 
     def catch_up(self) -> None:
         """Waits until all that is in the topic now has been applied."""
-        end = self._kafka.offsets([self.topic], -1).get((self.topic, 0), 0)
+        with self._changed:
+            applied = self._applied
+        end = self._kafka.offsets([self.topic], LATEST).get((self.topic, 0), 0)
+        if end < applied:
+            what = f"the command topic {self.topic} was deleted, or cut off, while this server ran"
+            self._damaged(f"{what}. Its queries run on until it stops")
         with self._changed:
             self._changed.wait_for(lambda: self._applied >= end or self.damage is not None, APPLIED_WITHIN_S)
 
@@ -86,13 +97,18 @@ class CommandTopic:
             if not self._changed.wait_for(lambda: self._applied > offset or self.damage is not None, SEEN_WITHIN_S):
                 raise SqlError(f"Command {offset} has not been applied by this server within {SEEN_WITHIN_S} s.")
 
-    def append(self, key: str, command: Command) -> tuple[int, Any]:
-        """The command's offset, and what applying it gave; raises what it raised."""
+    def check(self) -> None:
+        """Refuses definitions if the topic is damaged."""
         if self.damage is not None:
             raise SqlError(f"The server takes no statements that define anything: {self.damage}")
+
+    def append(self, key: str, command: Command) -> tuple[int, Any]:
+        """The command's offset, and what applying it gave; raises what it raised."""
+        self.check()
         offset = self._kafka.send(self.topic, key.encode(), command.encoded(), partition=0)
         with self._changed:
-            if not self._changed.wait_for(lambda: self._applied > offset, APPLIED_WITHIN_S):
+            self._changed.wait_for(lambda: self._applied > offset or self.damage is not None, APPLIED_WITHIN_S)
+            if self._applied <= offset:
                 raise SqlError("The statement was written to the command topic and has not been applied yet.")
             result = self._results.pop(offset, None)
         if isinstance(result, SqlError):
@@ -107,7 +123,7 @@ class CommandTopic:
     def _follow(self) -> None:
         with self._kafka.consumer() as consumer:
             consumer.assign({(self.topic, 0): 0})
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and self.damage is None:
                 try:
                     records = consumer.poll(POLL_MS)
                 except ClientError as error:
@@ -115,7 +131,10 @@ class CommandTopic:
                     self._stopped.wait(1)
                     continue
                 for record in records:
-                    self._one(record.offset, record.key, record.value)
+                    if self.damage is None:
+                        self._one(record.offset, record.key, record.value)
+                if self.damage is not None:
+                    break
                 position = consumer.positions.get((self.topic, 0), 0)
                 with self._changed:
                     self._applied = max(self._applied, position)
@@ -123,23 +142,32 @@ class CommandTopic:
 
     def _one(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:
-            result: Any = self._apply(offset, decoded(value))
+            command = decoded(value)
+        except ValueError as error:
+            what = f"record {offset} of the command topic {self.topic} is no command ({error})"
+            self._damaged(f"{what}. The queries before it run")
+            return
+        try:
+            result: Any = self._apply(offset, command)
         except SqlError as error:
             log.warning("command %d of %s was not applied: %s", offset, self.topic, error)
             result = error
-        except ValueError as error:
-            self.damage = (
-                f"record {offset} of the command topic {self.topic} is no command ({error}). The queries before "
-                "it run. Restore the topic from a backup, or start with another ksql.service.id."
-            )
-            log.error("%s", self.damage)
-            result = None
+        except Exception as error:
+            log.exception("command %d of %s was not applied", offset, self.topic)
+            result = SqlError(f"The statement could not be applied: {type(error).__name__}: {error}")
         self._note((key or b"").decode("utf-8", "replace"), result)
         with self._changed:
             self._results[offset] = result
             if len(self._results) > 1000:  # those of other servers, and of the start
                 self._results.pop(next(iter(self._results)))
             self._applied = max(self._applied, offset + 1)
+            self._changed.notify_all()
+
+    def _damaged(self, what: str) -> None:
+        with self._changed:
+            if self.damage is None:
+                self.damage = f"{what}. Restore the topic from a backup, or start with another ksql.service.id."
+                log.error("%s", self.damage)
             self._changed.notify_all()
 
     def _note(self, command_id: str, result: Any) -> None:

@@ -12,6 +12,7 @@ from barnabas.client.settings import read_properties
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.server import answers
+from barnabas.pipelines.sql.server.counts import Counts
 from barnabas.pipelines.sql.server.trials import tried
 
 if TYPE_CHECKING:
@@ -90,14 +91,17 @@ class Describing:
         source = service.engine.metastore.source(name)
         entries = service.queries.entries
         metastore = service.engine.metastore
-        readers = [
-            answers.query_tree(entries[one]) for one in sorted(metastore.readers.get(name, ())) if one in entries
-        ]
-        writers = [
-            answers.query_tree(entries[one]) for one in sorted(metastore.writers.get(name, ())) if one in entries
-        ]
+        reading, writing = (
+            [one for one in sorted(ids.get(name, ())) if one in entries]
+            for ids in (metastore.readers, metastore.writers)
+        )
         found = next((one for one in service.kafka.topics() if one[0] == source.topic), (source.topic, 0, 0))
-        return answers.described_source(source, readers, writers, found[1], found[2], extended)
+        readers, writers = ([answers.query_tree(entries[one]) for one in ids] for ids in (reading, writing))
+        counts = None
+        if extended:
+            read, written = (sum(map(service.queries.counts, ids), Counts()) for ids in (reading, writing))
+            counts = (read, written)
+        return answers.described_source(source, readers, writers, found[1], found[2], counts)
 
     def _describe(self, statement: tree.Describe) -> Tree:
         if statement.what == "FUNCTION":

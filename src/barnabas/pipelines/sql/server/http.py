@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from barnabas import __version__
 from barnabas.pipelines.sql.server.answers import stores_tree
+from barnabas.pipelines.sql.server.counts import Counts
 from barnabas.pipelines.sql.server.inserting import post_inserts_stream
 from barnabas.pipelines.sql.server.known_properties import is_known
 from barnabas.pipelines.sql.server.refusals import NOT_FOUND, UNAVAILABLE, generic, refused_or
@@ -211,11 +212,16 @@ class SqlApp(WebApp[SqlService]):
 
 def make_app(service: SqlService) -> SqlApp:
     def gauges() -> list[tuple[str, str, float]]:
-        states = [one.state for one in service.queries.entries.values()]
+        entries = dict(service.queries.entries)
+        states = [one.state for one in entries.values()]
+        counts = sum(map(service.queries.counts, entries), Counts())
         return [
             ("barnabas_sql_persistent_queries", "Persistent queries.", len(states)),
             ("barnabas_sql_persistent_queries_failed", "Persistent queries in error.", states.count("ERROR")),
             ("barnabas_sql_active", "Whether this server runs the service's queries.", service.queries.active),
+            ("barnabas_sql_records_read", "Records that running queries have read.", counts.read),
+            ("barnabas_sql_records_unreadable", "Records that they could not read.", counts.unreadable),
+            ("barnabas_sql_records_written", "Records that they have written.", counts.written),
             ("barnabas_sql_push_queries", "Push queries that run.", len(service.pushes)),
         ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.pipelines.sql.compute.aggregates import AGGREGATES
+from barnabas.pipelines.sql.compute.casts import cast_between
 from barnabas.pipelines.sql.compute.java import EvaluationError, frozen
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
@@ -12,8 +13,8 @@ from barnabas.pipelines.sql.metastore import Metastore
 from barnabas.pipelines.sql.operators import Columns, Condition
 from barnabas.pipelines.sql.plan import outputs
 from barnabas.pipelines.sql.relations import Relation, calls_in, relation_of
-from barnabas.pipelines.sql.server.views import View, Views
-from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.sql.server.views import TableRows, View, Views
+from barnabas.pipelines.sql.types import STRING, TIMESTAMP, SqlType
 
 Rows = list[tuple[Any, ...]]
 
@@ -32,7 +33,7 @@ def pull(metastore: Metastore, query: tree.Query, views: Views) -> tuple[tuple[s
         if kind.base != "BOOLEAN":
             raise SqlError(f"Type error in WHERE expression: Should evaluate to boolean but is {kind} instead.")
         condition = Condition(test)
-    view = views.of(source)
+    view = views.of(source) if query.as_of is None else views.past(source, moment(query.as_of))
     rows: Rows = []
     for row in candidates(view, relation, query.where):
         if condition is None or condition(None, row):
@@ -40,6 +41,16 @@ def pull(metastore: Metastore, query: tree.Query, views: Views) -> tuple[tuple[s
             if query.limit is not None and len(rows) >= query.limit:
                 break
     return tuple(one.name for one in items), kinds, rows
+
+
+def moment(as_of: int | str) -> int:
+    """A time in milliseconds."""
+    if isinstance(as_of, int):
+        return as_of
+    try:
+        return int(cast_between(STRING, TIMESTAMP)(as_of))
+    except EvaluationError:
+        raise SqlError(f"AS OF '{as_of}' is no time: '2026-01-31T12:00:00' or milliseconds are expected.") from None
 
 
 def check_pull(query: tree.Query) -> None:
@@ -59,7 +70,7 @@ def check_pull(query: tree.Query) -> None:
             raise SqlError("Pull queries don't support aggregates. Add EMIT CHANGES for a push query.")
 
 
-def candidates(view: View, relation: Relation, where: tree.Expression | None) -> Rows:
+def candidates(view: View | TableRows, relation: Relation, where: tree.Expression | None) -> Rows:
     """Rows of the keys that a condition names, or all of them."""
     keys = key_values(relation, where) if len(relation.keys) == 1 else None
     if keys is None:

@@ -2,6 +2,7 @@
 
 One thread starts and stops them in the order of the command topic. A query that fails is started again, each time
 later. A query belongs to a slot, and the server that has the slot runs it (`leadership`); in the others it stands by.
+Runs are that thread's alone; an entry's state is set by it, and by who pauses, resumes or replaces a query.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barnabas.pipelines.running.failures import of_query
 from barnabas.pipelines.sql.engine import PersistentQuery
+from barnabas.pipelines.sql.server.counts import Counts, counted
+from barnabas.pipelines.sql.server.driver import abandon, is_gone, start_driver
+from barnabas.pipelines.streams.figures import read_figures
+from barnabas.pipelines.streams.state.storage import Storage
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -34,11 +40,18 @@ class Entry:
     query: PersistentQuery
     offsets: Mapping[str, Mapping[int, int]] | str
     state: str = "CREATED"  # RUNNING, PAUSED, ERROR, STANDBY
-    run: Any = None
     error: str = ""
     retry_s: float = RETRY_FIRST_S
     retry_at: float = 0.0
     started_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A query on Spark, and the session that runs it."""
+
+    run: Any
+    spark: Any
 
 
 def slot_of(query_id: str) -> int:
@@ -47,11 +60,20 @@ def slot_of(query_id: str) -> int:
 
 class SparkQueries:
     def __init__(
-        self, bootstrap_servers: str, directory: Path, name: str, master: str | None, options: Mapping[str, str]
+        self,
+        bootstrap_servers: str,
+        directory: Path,
+        name: str,
+        master: str | None,
+        options: Mapping[str, str],
+        conf: Mapping[str, str] | None = None,
     ) -> None:
+        """`conf` is Spark's."""
         self._servers, self._directory, self._name, self._master = bootstrap_servers, directory, name, master
+        self._conf = dict(conf or {})
         self._options = {f"kafka.{key}": value for key, value in options.items()}
         self.entries: dict[str, Entry] = {}
+        self._runs: dict[str, Running] = {}
         self.slots: frozenset[int] = frozenset()  # this server's
         self._halted = threading.Event()
         self._work: queue.Queue[tuple[str, str]] = queue.Queue()
@@ -89,9 +111,7 @@ class SparkQueries:
         return "CREATED" if self.mine(query_id) else "STANDBY"
 
     def start(self, query: PersistentQuery, offsets: Mapping[str, Mapping[int, int]] | str) -> None:
-        old = self.entries.get(query.id)
-        entry = Entry(query, offsets, self._waiting(query.id), run=None if old is None else old.run)
-        self.entries[query.id] = entry
+        self.entries[query.id] = Entry(query, offsets, self._waiting(query.id))
         self._work.put(("start", query.id))
 
     def stop(self, query_id: str, *, forget: bool) -> None:
@@ -120,23 +140,26 @@ class SparkQueries:
     def checkpoint(self, query_id: str) -> Path:
         return self._directory / re.sub(r"[^A-Za-z0-9._-]", "_", query_id)
 
+    def counts(self, query_id: str) -> Counts:
+        """Of the query since it was started last."""
+        entry = self.entries.get(query_id)
+        figures = read_figures(Storage({}).at(self.checkpoint(query_id)))
+        return Counts() if entry is None or figures is None else counted(entry.query.planned.topology.graph, figures)
+
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 action, query_id = self._work.get(timeout=LOOK_S)
             except queue.Empty:
-                self._look()
-                continue
+                action, query_id = "look", ""
             if action == "end":
                 break
-            if action == "activate":
-                self._start_all()
-            elif action == "deactivate":
-                self._halt_others()
-            else:
-                self._do(action, query_id)
-        for entry in list(self.entries.values()):
-            self._halt(entry)
+            try:
+                self._act(action, query_id)
+            except Exception:  # the thread must go on: it is all that starts and stops queries
+                log.exception("could not %s %s; going on", action, query_id or "the queries")
+        for query_id in list(self._runs):
+            self._halt(query_id)
         if self._spark is not None:
             try:
                 self._spark.stop()
@@ -144,20 +167,32 @@ class SparkQueries:
                 log.warning("Spark did not stop cleanly: %s", error)
         self._halted.set()
 
+    def _act(self, action: str, query_id: str) -> None:
+        if action == "look":
+            self._look()
+        elif action == "activate":
+            self._start_all()
+        elif action == "deactivate":
+            self._halt_others()
+        else:
+            self._do(action, query_id)
+
     def _start_all(self) -> None:
-        for entry in list(self.entries.values()):
-            if entry.state != "PAUSED" and entry.run is None:
+        for query_id, entry in list(self.entries.items()):
+            if entry.state != "PAUSED" and query_id not in self._runs:
                 self._start(entry)
 
     def _halt_others(self) -> None:
         """Those whose slots are not this server's any more."""
-        for entry in list(self.entries.values()):
-            if self.mine(entry.query.id):
-                continue
-            self._halt(entry)
-            if entry.state != "PAUSED":
-                entry.state, entry.error, entry.retry_s = "STANDBY", "", RETRY_FIRST_S
-        self._halted.set()
+        try:
+            for query_id, entry in list(self.entries.items()):
+                if self.mine(query_id):
+                    continue
+                self._halt(query_id)
+                if entry.state != "PAUSED":
+                    entry.state, entry.error, entry.retry_s = "STANDBY", "", RETRY_FIRST_S
+        finally:
+            self._halted.set()
 
     def _do(self, action: str, query_id: str) -> None:
         entry = self.entries.get(query_id)
@@ -167,89 +202,88 @@ class SparkQueries:
             if entry.state not in ("PAUSED", "RUNNING"):  # it runs if it came while all were started
                 self._start(entry)
             return
-        self._halt(entry)
+        self._halt(query_id)
         if action in ("stop", "forget"):
             self.entries.pop(query_id, None)
         if action == "forget" and self.mine(query_id):  # servers share the directory
             shutil.rmtree(self.checkpoint(query_id), ignore_errors=True)
 
-    def _halt(self, entry: Entry) -> None:
-        run, entry.run = entry.run, None
-        if run is None:
+    def _halt(self, query_id: str) -> None:
+        running = self._runs.pop(query_id, None)
+        if running is None:
             return
         try:
-            run.stop()
+            running.run.stop()
         except Exception as error:
-            log.warning("query %s did not stop cleanly: %s", entry.query.id, error)
+            log.warning("query %s did not stop cleanly: %s", query_id, error)
 
     def _start(self, entry: Entry) -> None:
-        if not self.mine(entry.query.id):
+        query_id = entry.query.id
+        if not self.mine(query_id):
             return
-        self._halt(entry)
+        self._halt(query_id)
         entry.state = "CREATED"
         try:
-            entry.run = entry.query.planned.topology.start(
-                self.session(),
+            spark = self.session()
+            run = entry.query.planned.topology.start(
+                spark,
                 bootstrap_servers=self._servers,
-                checkpoint=self.checkpoint(entry.query.id),
+                checkpoint=self.checkpoint(query_id),
                 starting_offsets=entry.offsets,
                 trigger=TRIGGER,
                 options=self._options,
             )
-            entry.state, entry.error, entry.started_at = "RUNNING", "", time.monotonic()
         except Exception as error:
             self._failed(entry, error)
+            return
+        self._runs[query_id] = Running(run, spark)
+        entry.state, entry.error, entry.started_at = "RUNNING", "", time.monotonic()
 
     def _failed(self, entry: Entry, error: object) -> None:
-        entry.state, entry.error = "ERROR", str(error)
+        failure = of_query(entry.query.id, str(error))
+        entry.state, entry.error = "ERROR", failure.sentence
         entry.retry_at = time.monotonic() + entry.retry_s
-        log.error("query %s failed and is started again in %.0f s: %s", entry.query.id, entry.retry_s, error)
+        log.error("query %s failed and is started again in %.0f s: %s", entry.query.id, entry.retry_s, entry.error)
+        log.debug("%s", failure.detail)
         entry.retry_s = min(entry.retry_s * 2, RETRY_MOST_S)
 
     def _look(self) -> None:
         """Finds queries that ended by themselves, and starts them again when it is time."""
-        for entry in list(self.entries.values()):
-            if entry.state == "RUNNING" and entry.run is not None:
+        for query_id, entry in list(self.entries.items()):
+            running = self._runs.get(query_id)
+            if entry.state == "RUNNING" and running is not None:
                 try:
-                    active = entry.run.is_active
+                    ended = None if running.run.is_active else running.run.queries[0].exception() or "it ended"
                 except Exception as error:  # py4j's, of a driver that does not answer
-                    self._lost(error)
+                    self._lost(running.spark, error)
                     return
-                if not active:
-                    (query,) = entry.run.queries
-                    self._failed(entry, query.exception() or "it ended")
+                if ended is not None:
+                    self._failed(entry, ended)
                 elif time.monotonic() - entry.started_at > RETRY_MOST_S:
                     entry.retry_s = RETRY_FIRST_S
             elif entry.state == "ERROR" and time.monotonic() >= entry.retry_at:
                 self._start(entry)
 
-    def _lost(self, error: Exception) -> None:
-        """The driver's process is gone: all queries go on in a new one, at their checkpoints."""
+    def _lost(self, spark: Any, error: Exception) -> None:
+        """A driver's process is gone: its queries go on in a new one, at their checkpoints."""
         log.error("Spark's driver does not answer and is started again: %s", error)
         with self._starting:
-            self._spark = None
-            forget_driver()
-        for entry in list(self.entries.values()):
-            entry.run = None
-            if entry.state == "RUNNING":
+            if self._spark is spark:
+                self._spark = None
+                abandon(spark)
+        for query_id in [name for name, running in self._runs.items() if running.spark is spark]:
+            del self._runs[query_id]
+            entry = self.entries.get(query_id)
+            if entry is not None and entry.state == "RUNNING":
                 self._failed(entry, "Spark's driver is gone")
 
     def session(self) -> Any:
-        """Spark, which starts for whoever needs it first."""
+        """Spark, which starts for whoever needs it first, and again if its driver is gone."""
         with self._starting:
+            if self._spark is not None and is_gone(self._spark):
+                log.error("Spark's driver has ended and is started again")
+                abandon(self._spark)
+                self._spark = None
             if self._spark is None:
-                from barnabas.pipelines.spark.session import session
-
-                self._spark = session(self._name, master=self._master)
+                self._spark = start_driver(self._name, self._master, self._conf)
             return self._spark
-
-
-def forget_driver() -> None:
-    """PySpark keeps the way to its driver for the whole process; without it the next session starts a new one."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkSession._instantiatedSession = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
+from barnabas.pipelines.sql.definitions import spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
@@ -37,6 +38,9 @@ from barnabas.pipelines.sql.types import SqlType
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
 OFFSET_RESET = "auto.offset.reset"
+LOG_STREAM = """CREATE STREAM IF NOT EXISTS `{name}` (logger STRING, level STRING, time BIGINT, message STRUCT<type INT,
+ deserializationError STRUCT<target STRING, errorMessage STRING, recordB64 STRING, cause ARRAY<STRING>, topic STRING>>)
+ WITH (kafka_topic='{topic}', value_format='JSON');"""
 
 
 class WrongEndpoint(SqlError):
@@ -55,7 +59,8 @@ class SqlService:
             key: value for key, value in settings.properties.items() if key.startswith(("sasl.", "ssl.", "security."))
         }
         name = f"barnabas-sql-{settings.service_id}"
-        self.queries = SparkQueries(servers, directory, name, settings.master, security)
+        conf = {key: value for key, value in settings.properties.items() if key.startswith("spark.")}
+        self.queries = SparkQueries(servers, directory, name, settings.master, security, conf)
         self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
         self.views = Views(self._reading)
         self.lookups = Lookups(self.views)
@@ -80,6 +85,18 @@ class SqlService:
         if self.settings.queries_file is not None:
             self._run_file(self.settings.queries_file)
         self.leadership.start()
+        if self.settings.queries_file is None and self.settings.makes_log_stream:
+            self._log_stream()
+
+    def _log_stream(self) -> None:
+        """The processing log as a stream, if there is none of its name."""
+        if self.settings.log_stream in self.engine.metastore.sources or self.commands.damage is not None:
+            return
+        self._log_topic()
+        try:
+            self.execute(LOG_STREAM.format(name=self.settings.log_stream, topic=self.settings.log_topic), {}, {})
+        except SqlError as error:
+            log.warning("the stream %s of the processing log was not made: %s", self.settings.log_stream, error)
 
     def _take_over(self, slots: Collection[int]) -> None:
         """The persistent queries of these slots are this server's, as they are after the last command."""
@@ -155,11 +172,12 @@ class SqlService:
     def _define(self, statement: tree.Statement, session: dict[str, Any]) -> Tree:
         settings = self.engine.settings | session
         self.commands.catch_up()  # what other servers have defined
-        with self.lock:
-            before = self.engine.copy()
-        self._check(before, statement, session)
-        self._prepare(statement, settings)
-        command = Command(statement.text, session, self._offsets(statement, settings))
+        self.commands.check()
+        source = self._prepare(statement, settings)
+        text = statement.text
+        if isinstance(statement, tree.CreateSource) and source is not None:
+            text = spelled_out(statement, source)
+        command = Command(text, session, self._offsets(statement, settings))
         offset, change = self.commands.append(command_id(statement), command)
         if isinstance(change, Change) and change.deletes_topic is not None:
             self.kafka.delete_topic(change.deletes_topic)
@@ -172,11 +190,9 @@ class SqlService:
             "commandSequenceNumber": offset,
         }
 
-    def _check(self, engine: Engine, statement: tree.Statement, session: dict[str, Any]) -> Change:
-        return engine.apply(statement, 0, session)
-
-    def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> None:
-        """Makes the topics that a statement needs, before anybody applies it."""
+    def _prepare(self, statement: tree.Statement, settings: dict[str, Any]) -> DataSource | None:
+        """Refuses a statement that cannot be applied, and makes the topics that it needs before anybody applies it.
+        Gives the stream or table that it defines."""
         if isinstance(statement, tree.CreateFunction):
             self.reach.check_module(statement.place)
             check_function(statement)
@@ -184,15 +200,13 @@ class SqlService:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
         source = change.source
-        if source is None:
-            if change.starts is not None:
-                self._log_topic()
-            return
-        if isinstance(statement, tree.CreateSource):
+        if change.starts is not None:
+            self._log_topic()
+        if isinstance(statement, tree.CreateSource) and source is not None:
             self._source_topic(source)
-            return
-        self._log_topic()
-        self._sink_topic(source, change)
+        elif source is not None:
+            self._sink_topic(source, change)
+        return source
 
     def _log_topic(self) -> None:
         if not self.kafka.partitions(self.settings.log_topic):
@@ -245,6 +259,8 @@ class SqlService:
         with self.lock:
             statement = parse_statement(command.statement, self.engine.metastore.types)
             change = self.engine.apply(statement, offset, command.properties)
+        if isinstance(statement, tree.DropSource):
+            self.views.forget(statement.name)
         for query_id in change.stops:
             if change.starts is None or change.starts.id != query_id:
                 self.queries.stop(query_id, forget=True)
@@ -282,12 +298,20 @@ class SqlService:
             source = self.engine.metastore.source(statement.target)
             functions = self.engine.metastore.functions
         key, value, time_ms = record_of(source, statement, now_ms=int(time.time() * 1000), functions=functions)
+        self._require_topic(source)
         self.kafka.send(source.topic, key, value, time_ms)
 
     def check_insert(self, target: str) -> None:
         """Whether rows can be inserted there."""
         with self.lock:
-            check_target(self.engine.metastore.source(target))
+            source = self.engine.metastore.source(target)
+        check_target(source)
+        self._require_topic(source)
+
+    def _require_topic(self, source: DataSource) -> None:
+        """A producer would make a topic that is gone, with the broker's number of partitions."""
+        if not self.kafka.partitions(source.topic):
+            raise SqlError(f"Topic {source.topic} of {source.name} does not exist.")
 
     def insert_row(self, target: str, row: Mapping[str, Any]) -> Delivery:
         """A row of POST /inserts-stream, JSON by column: it is sent, and its delivery tells when it is there."""
@@ -332,10 +356,10 @@ class SqlService:
         planned = plan(metastore, query, name=query_id)
         to_end = query.emit is None
         earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
-        topics = sorted({metastore.source(name).topic for name in planned.sources})
-        for topic in topics:
-            if not self.kafka.partitions(topic):
-                raise SqlError(f"Topic {topic} does not exist.")
+        sources = [metastore.source(name) for name in planned.sources]
+        for one in sources:
+            self._require_topic(one)
+        topics = sorted({one.topic for one in sources})
 
         def ended(final: str | None, error: str | None) -> None:
             self.pushes.pop(query_id, None)
@@ -393,7 +417,12 @@ def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_batch(query: tree.Query) -> bool:
     """A question about now that no store answers: Spark does."""
-    return query.emit is None and query.window is None and bool(query.joins or query.group_by or query.having)
+    return (
+        query.emit is None
+        and query.as_of is None
+        and query.window is None
+        and bool(query.joins or query.group_by or query.having)
+    )
 
 
 def warm_up() -> None:

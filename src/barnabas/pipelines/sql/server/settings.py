@@ -76,6 +76,14 @@ class SqlSettings:
         given = self.properties.get("ksql.logging.processing.topic.name")
         return given or f"{self.service_id}ksql_processing_log"
 
+    @property
+    def makes_log_stream(self) -> bool:
+        return self.properties.get("ksql.logging.processing.stream.auto.create", "").strip().lower() == "true"
+
+    @property
+    def log_stream(self) -> str:
+        return (self.properties.get("ksql.logging.processing.stream.name") or "KSQL_PROCESSING_LOG").upper()
+
     def defaults(self) -> dict[str, Any]:
         """What statements see: `ksql.*` as it is, `ksql.streams.*` without the prefix."""
         found: dict[str, Any] = {key: value for key, value in self.properties.items() if key.startswith("ksql.")}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Any, NamedTuple
 
 from barnabas.client.errors import ClientError, Refused
@@ -18,7 +17,7 @@ from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import codec_of
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.operators import ReadSource
-from barnabas.pipelines.sql.server.kafka import EARLIEST, Kafka
+from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
 from barnabas.pipelines.streams.serdes import SerdeError
 from barnabas.pipelines.streams.windows import Windowed
 from barnabas.wire.errors import ErrorCode
@@ -97,74 +96,29 @@ class Ends:
         return self._found
 
 
-class View:
-    """Rows of one table. `rows` is by key, or by key and window."""
+class TableRows:
+    """Rows of a table by key, or by key and window, as its records leave them."""
 
-    def __init__(self, kafka: Kafka, source: DataSource, partitions: int) -> None:
-        self.source = source
-        self._ends = Ends(kafka, source.topic, partitions)
-        self._kafka = kafka
+    def __init__(self, source: DataSource) -> None:
+        self._source = source
         self._reader = reader_of(source)
         self._rows: dict[Any, dict[Any, tuple[Any, ...]]] = {}
-        self._changed = threading.Condition()
-        self._positions: dict[tuple[str, int], int] = {}
-        self._stopped = threading.Event()
         self._latest_ms = 0
-        self.used_at = time.monotonic()
-        self._thread = threading.Thread(target=self._follow, name=f"sql-view-{source.name}", daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Until all that is committed now is in the view."""
-        self.used_at = time.monotonic()
-        try:
-            ends = self._ends.now()
-        except Refused as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            raise SqlError(f"Topic {self.source.topic} of {self.source.name} does not exist.") from None
-
-        def there() -> bool:
-            return all(self._positions.get(name, -1) >= offset for name, offset in ends.items())
-
-        with self._changed:
-            if not self._changed.wait_for(there, CAUGHT_UP_WITHIN_S):
-                raise SqlError(f"Table {self.source.name} has not been read to its end yet. Try again later.")
 
     def get(self, key: Any) -> list[tuple[Any, ...]]:
-        with self._changed:
-            return list(self._rows.get(key, {}).values())
+        return list(self._rows.get(key, {}).values())
 
     def all(self) -> list[tuple[Any, ...]]:
-        with self._changed:
-            return [row for rows in self._rows.values() for row in rows.values()]
+        return [row for rows in self._rows.values() for row in rows.values()]
 
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _follow(self) -> None:
-        with self._kafka.consumer() as consumer:
-            consumer.assign(self._kafka.offsets([self.source.topic], EARLIEST))
-            while not self._stopped.is_set():
-                try:
-                    records = consumer.poll(POLL_MS)
-                except ClientError as error:
-                    log.warning("table %s cannot be followed: %s; trying again", self.source.name, error)
-                    self._stopped.wait(1)
-                    continue
-                with self._changed:
-                    for record in records:
-                        self._take(record)
-                    self._positions = consumer.positions
-                    self._changed.notify_all()
-
-    def _take(self, record: ConsumerRecord) -> None:
+    def take(self, record: ConsumerRecord, until_ms: int | None = None) -> None:
+        """A change; none that is later than `until_ms`."""
         try:
             found = self._reader.row(RecordTask(record), record.key, record.value, record.timestamp, 0)  # type: ignore[arg-type]
         except (SerdeError, EvaluationError) as error:
-            log.debug("a record of %s cannot be read: %s", self.source.name, error)
+            log.debug("a record of %s cannot be read: %s", self._source.name, error)
             return
-        if found is None:
+        if found is None or (until_ms is not None and found[2] > until_ms):
             return
         key, row, time_ms = found
         self._latest_ms = max(self._latest_ms, time_ms)
@@ -182,11 +136,74 @@ class View:
 
     def _expire(self, rows: dict[Any, Any]) -> None:
         """Windows whose retention is over."""
-        retention_ms = self.source.window.retention_ms if self.source.window else None
+        retention_ms = self._source.window.retention_ms if self._source.window else None
         if retention_ms is None:
             return
         for window in [one for one in rows if one is not None and one.end_ms + retention_ms <= self._latest_ms]:
             del rows[window]
+
+
+class View:
+    """Rows of one table, which follow its topic."""
+
+    def __init__(self, kafka: Kafka, source: DataSource, partitions: int) -> None:
+        self.source = source
+        self._ends = Ends(kafka, source.topic, partitions)
+        self._kafka = kafka
+        self._rows = TableRows(source)
+        self._changed = threading.Condition()
+        self._positions: dict[tuple[str, int], int] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"sql-view-{source.name}", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until all that is committed now is in the view."""
+        try:
+            ends = self._ends.now()
+        except Refused as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise SqlError(f"Topic {self.source.topic} of {self.source.name} does not exist.") from None
+
+        def there() -> bool:
+            return all(self._positions.get(name, -1) >= offset for name, offset in ends.items())
+
+        with self._changed:
+            if not self._changed.wait_for(there, CAUGHT_UP_WITHIN_S):
+                raise SqlError(f"Table {self.source.name} has not been read to its end yet. Try again later.")
+
+    def get(self, key: Any) -> list[tuple[Any, ...]]:
+        with self._changed:
+            return self._rows.get(key)
+
+    def all(self) -> list[tuple[Any, ...]]:
+        with self._changed:
+            return self._rows.all()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _follow(self) -> None:
+        with self._kafka.consumer() as consumer:
+            while not self._stopped.is_set():
+                try:
+                    if not consumer.positions:
+                        starts = self._kafka.offsets([self.source.topic], EARLIEST)
+                        if not starts:  # the topic has just been deleted
+                            self._stopped.wait(1)
+                            continue
+                        consumer.assign(starts)
+                    records = consumer.poll(POLL_MS)
+                except ClientError as error:
+                    log.warning("table %s cannot be followed: %s; trying again", self.source.name, error)
+                    self._stopped.wait(1)
+                    continue
+                with self._changed:
+                    for record in records:
+                        self._rows.take(record)
+                    self._positions = consumer.positions
+                    self._changed.notify_all()
 
 
 class Views:
@@ -209,6 +226,26 @@ class Views:
                 view = self._views[source.name] = View(self._kafka, source, partitions)
         view.wait()
         return view
+
+    def past(self, source: DataSource, until_ms: int) -> TableRows:
+        """The table as its changes up to a time have left it, as far as its topic still has them."""
+        found = TableRows(source)
+        ends = self._kafka.offsets([source.topic], LATEST)
+        if not ends:
+            raise SqlError(f"Topic {source.topic} of {source.name} does not exist.")
+        with self._kafka.consumer() as consumer:
+            consumer.assign(self._kafka.offsets([source.topic], EARLIEST))
+            while any(consumer.positions[place] < end for place, end in ends.items()):
+                for record in consumer.poll(POLL_MS):
+                    found.take(record, until_ms)
+        return found
+
+    def forget(self, name: str) -> None:
+        """A table that was dropped."""
+        with self._lock:
+            view = self._views.pop(name, None)
+        if view is not None:
+            view.stop()
 
     def stop(self) -> None:
         for view in self._views.values():

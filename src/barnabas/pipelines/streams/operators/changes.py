@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from barnabas.pipelines.streams.operators.operator import Task
 from barnabas.pipelines.streams.rows import Rows, in_ranks, made
 
-IMMUTABLE = (int, float, str, bytes, bool, type(None))
+IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None), Decimal))
 
 
 def latest_of(store_name: str) -> str:
@@ -73,4 +74,11 @@ class Changes:
 
 def kept(value: Any) -> Any:
     """What stays as it is when the function changes the original."""
-    return value if isinstance(value, IMMUTABLE) else pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return value if is_immutable(value) else pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def is_immutable(value: Any) -> bool:
+    kind = type(value)
+    if kind is not tuple:
+        return kind in IMMUTABLE
+    return IMMUTABLE.issuperset(map(type, value)) or all(map(is_immutable, value))

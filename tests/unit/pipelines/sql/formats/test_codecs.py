@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import random
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -150,3 +152,25 @@ def test_json_that_is_not_as_the_record_before_is_read_all_the_same() -> None:
         for decode in (JsonCodec(columns).decode, one_after_the_other.decode):
             with pytest.raises(SerdeError):
                 decode(wrong)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_made_of_json_in_one_step_are_those_of_its_records(seed: int) -> None:
+    """Other spellings, columns that are missing or twice there, values that are converted."""
+    pick = random.Random(seed)
+    columns = (("ID", BIGINT), ("KIND", STRING), ("AMOUNT", DOUBLE))
+    names = pick.choice([("id", "kind", "amount"), ("ID", "KIND", "AMOUNT"), ("Id", "kind", "AMOUNT")])
+    data = []
+    for number in range(20):
+        kinds = ["x", None, 5] if seed % 3 == 0 else ["x", None]
+        values = (pick.choice([number, None, "7"]), pick.choice(kinds), pick.choice([1.5, 2]))
+        row: dict[str, Any] = dict(zip(names, values, strict=True))
+        if seed % 4 == 0 and pick.random() < 0.2:
+            del row[names[0]]
+        if seed % 5 == 0 and pick.random() < 0.2:
+            row["ID"] = 99
+        data.append(json.dumps(row).encode())
+    codec, before, times = JsonCodec(columns), [("k",)] * len(data), list(range(len(data)))
+    wanted = [("k", *JsonCodec(columns)._decode(one), time, None, None) for one, time in zip(data, times, strict=True)]
+    for _ in range(5):  # spellings are learned, and what does not pay is given up
+        assert codec.decode_between(before, data, times) == wanted

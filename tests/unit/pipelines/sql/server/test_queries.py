@@ -14,24 +14,45 @@ from barnabas.pipelines.sql.server.queries import SparkQueries
 from tests.support.waiting import wait_until
 
 
-class Run:
+class Driver:
+    """Of Spark, whose process may be gone."""
+
     def __init__(self) -> None:
-        self.is_active = True
+        self.lives = True
+
+    def stop(self) -> None:
+        self.lives = False
+
+
+class Run:
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.active = True
         self.may_stop = threading.Event()
         self.may_stop.set()
 
+    @property
+    def is_active(self) -> bool:
+        if not self.driver.lives:
+            raise ConnectionError("the driver does not answer")
+        return self.active
+
+    @property
+    def queries(self) -> list[Any]:
+        raise ConnectionError("the driver does not answer any more")
+
     def stop(self) -> None:
         self.may_stop.wait(60)
-        self.is_active = False
+        self.active = False
 
 
 class Topology:
     def __init__(self) -> None:
         self.runs: list[Run] = []
 
-    def start(self, session: Any, *, checkpoint: Path, **_: Any) -> Run:
+    def start(self, session: Driver, *, checkpoint: Path, **_: Any) -> Run:
         checkpoint.mkdir(parents=True, exist_ok=True)
-        self.runs.append(Run())
+        self.runs.append(Run(session))
         return self.runs[-1]
 
 
@@ -46,8 +67,24 @@ def query(query_id: str) -> tuple[PersistentQuery, Topology]:
 
 
 @pytest.fixture
-def queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkQueries]:
-    monkeypatch.setattr(SparkQueries, "session", lambda self: None)
+def drivers(monkeypatch: pytest.MonkeyPatch) -> list[Driver]:
+    """Those that were started; the session of other tests in this process is none of ours."""
+    place, made = "barnabas.pipelines.sql.server.queries", list[Driver]()
+
+    def start(name: str, master: str | None, conf: Any) -> Driver:
+        made.append(Driver())
+        return made[-1]
+
+    monkeypatch.setattr(f"{place}.start_driver", start)
+    monkeypatch.setattr(f"{place}.is_gone", lambda driver: not driver.lives)
+    monkeypatch.setattr(f"{place}.abandon", lambda driver: driver.stop())
+    monkeypatch.setattr(f"{place}.LOOK_S", 0.1)
+    monkeypatch.setattr(f"{place}.RETRY_FIRST_S", 0.02)
+    return made
+
+
+@pytest.fixture
+def queries(tmp_path: Path, drivers: list[Driver]) -> Iterator[SparkQueries]:
     made = SparkQueries("localhost:1", tmp_path, "test", None, {})
     made.begin()
     yield made
@@ -89,7 +126,7 @@ def test_a_server_that_is_no_longer_active_returns_when_its_queries_have_ended(q
     assert not ended.wait(0.2)
     run.may_stop.set()
     assert ended.wait(60)
-    assert (run.is_active, queries.entries["A"].state) == (False, "STANDBY")
+    assert (run.active, queries.entries["A"].state) == (False, "STANDBY")
     queries.activate()
     becomes(queries, "A", "RUNNING")
     assert len(topology.runs) == 2
@@ -111,27 +148,61 @@ def test_only_the_active_server_removes_a_checkpoint(queries: SparkQueries) -> N
     wait_until(lambda: not queries.checkpoint("A").exists(), "the checkpoint gone", 60)
 
 
-class Lost(Run):
-    """Of a driver whose process is gone."""
-
-    @property
-    def is_active(self) -> bool:  # type: ignore[override]
-        raise ConnectionError("the driver does not answer")
-
-    @is_active.setter
-    def is_active(self, value: bool) -> None:
-        pass
-
-
-def test_queries_go_on_when_the_driver_is_gone(queries: SparkQueries, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.pipelines.sql.server.queries.RETRY_FIRST_S", 0.1)
+def test_queries_go_on_when_the_driver_is_gone(queries: SparkQueries, drivers: list[Driver]) -> None:
     (one, topology), (other, another) = query("A"), query("B")
     queries.activate()
     for each in (one, other):
         queries.start(each, "earliest")
         becomes(queries, each.id, "RUNNING")
-        queries.entries[each.id].retry_s = 0.1
-    queries.entries["A"].run = queries.entries["B"].run = Lost()
+    drivers[0].lives = False
     wait_until(lambda: len(topology.runs) == len(another.runs) == 2, "both are started again", 60)
     becomes(queries, "A", "RUNNING")
     becomes(queries, "B", "RUNNING")
+    assert topology.runs[1].driver is another.runs[1].driver is drivers[1]
+
+
+def test_a_driver_that_somebody_else_has_started_anew_is_not_ended(
+    queries: SparkQueries, drivers: list[Driver]
+) -> None:
+    one, topology = query("A")
+    queries.activate()
+    queries.start(one, "earliest")
+    becomes(queries, "A", "RUNNING")
+    drivers[0].lives = False
+    assert queries.session() is drivers[1]  # a SELECT in batch, mostly before the thread of the queries has looked
+    wait_until(lambda: len(topology.runs) == 2, "the query is started again", 60)
+    becomes(queries, "A", "RUNNING")
+    assert (len(drivers), drivers[1].lives) == (2, True)
+
+
+def test_a_driver_that_goes_while_it_is_asked_does_not_end_the_thread(
+    queries: SparkQueries, drivers: list[Driver]
+) -> None:
+    one, topology = query("A")
+    queries.activate()
+    queries.start(one, "earliest")
+    becomes(queries, "A", "RUNNING")
+    topology.runs[0].active = False  # and why it ended is asked of a driver that does not answer
+    wait_until(lambda: len(topology.runs) == 2, "the query is started again", 60)
+    becomes(queries, "A", "RUNNING")
+
+
+def test_a_query_replaced_while_it_starts_runs_once(queries: SparkQueries) -> None:
+    (one, topology), (new, replaced) = query("A"), query("A")
+    starting, may_start = threading.Event(), threading.Event()
+    begin = topology.start
+
+    def start_slowly(session: Driver, *, checkpoint: Path, **rest: Any) -> Run:
+        starting.set()
+        may_start.wait(60)
+        return begin(session, checkpoint=checkpoint, **rest)
+
+    topology.start = start_slowly  # type: ignore[method-assign]
+    queries.activate()
+    queries.start(one, "earliest")
+    assert starting.wait(60)
+    queries.start(new, "earliest")
+    may_start.set()
+    wait_until(lambda: len(replaced.runs) == 1, "the new one runs", 60)
+    becomes(queries, "A", "RUNNING")
+    assert ([run.active for run in topology.runs], [run.active for run in replaced.runs]) == ([False], [True])

@@ -1,0 +1,62 @@
+"""Spark's driver: a JVM that this process starts, and starts anew when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+ENDED_WITHIN_S = 30.0
+
+
+# Says of every batch that took longer than its trigger that it did; a query that catches up has many of them.
+TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+
+
+def start_driver(name: str, master: str | None, conf: Mapping[str, str]) -> Any:
+    from barnabas.pipelines.spark.session import session
+
+    spark: Any = session(name, master=master, conf=conf)
+    log4j = spark._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
+    return spark
+
+
+def process_of(spark: Any) -> Any:
+    """The JVM of a session; None if it is not a child of this process."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway if SparkContext._active_spark_context is spark.sparkContext else None
+    return getattr(gateway, "proc", None)
+
+
+def is_gone(spark: Any) -> bool:
+    process = process_of(spark)
+    return process is not None and process.poll() is not None
+
+
+def abandon(spark: Any) -> None:
+    """Ends the driver of a session that does not answer, so that its queries do not go on beside those of a new one.
+
+    PySpark keeps the way to its driver for the whole process; without it the next session starts a new one. A driver
+    that another session has begun since is left alone.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not spark.sparkContext:
+        return
+    gateway, process = SparkContext._gateway, process_of(spark)
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    if process is not None:
+        process.kill()
+        process.wait(ENDED_WITHIN_S)
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+    if gateway is not None:
+        with contextlib.suppress(Exception):  # py4j's, of connections that are closed already
+            gateway.close()

@@ -1,0 +1,112 @@
+"""What is typed at the command line of SQL, with a client that notes what it is asked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.cli.sql.client import SqlClient
+from barnabas.cli.sql.session import Session
+from barnabas.cli.tools.ksql import typed
+
+SCHEMA = '[{"header":{"queryId":"q","schema":"`A` INTEGER, `S` STRUCT<`B` STRING>"}},\n'
+
+
+class NotingClient(SqlClient):
+    def __init__(self) -> None:
+        super().__init__("http://localhost:1")
+        self.asked: list[tuple[str, str]] = []
+        self.answer = [SCHEMA, '{"row":{"columns":[1,{"B":"x"}]}},\n', '{"finalMessage":"Limit Reached"}]\n']
+
+    def execute(self, text: str, properties: dict[str, Any], variables: dict[str, str]) -> list[dict[str, Any]]:
+        self.asked.append(("ksql", text.strip()))
+        return []
+
+    def lines(self, text: str, properties: dict[str, Any], variables: dict[str, str]) -> Iterator[str]:
+        self.asked.append(("query", text.strip()))
+        yield from self.answer
+
+
+@pytest.fixture
+def client() -> NotingClient:
+    return NotingClient()
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def session(client: NotingClient, out: io.StringIO) -> Session:
+    return Session(client, out)
+
+
+def type_lines(session: Session, text: str) -> str:
+    """What is still to be ended after these lines."""
+    waiting = ""
+    for line in text.splitlines():
+        waiting = typed(session, waiting, line)
+    return waiting
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("SHOW STREAMS;", [("ksql", "SHOW STREAMS;")]),
+        ("SELECT *\n FROM s\nEMIT CHANGES;   -- goes on until Ctrl-C", [("query", "SELECT *\n FROM s\nEMIT CHANGES;")]),
+        ("-- first a comment\nSHOW TABLES;", [("ksql", "SHOW TABLES;")]),
+        ("/* what\nfor; */ SELECT * FROM s;", [("query", "/* what\nfor; */ SELECT * FROM s;")]),
+        ("INSERT INTO s VALUES ('a;\nb');", [("ksql", "INSERT INTO s VALUES ('a;\nb');")]),
+        ("SHOW STREAMS; SHOW TABLES;", [("ksql", "SHOW STREAMS;"), ("ksql", "SHOW TABLES;")]),
+        ("WITH x AS (SELECT 1) SELECT * FROM x;", [("query", "WITH x AS (SELECT 1) SELECT * FROM x;")]),
+        ("DROP STREAM ${s};", [("ksql", "DROP STREAM ${s};")]),
+    ],
+)
+def test_a_statement_is_sent_when_its_semicolon_is_typed(
+    session: Session, client: NotingClient, text: str, asked: list[tuple[str, str]]
+) -> None:
+    assert type_lines(session, text) == ""
+    assert client.asked == asked
+
+
+@pytest.mark.parametrize("text", ["SHOW STREAMS", "SELECT ';", "SHOW STREAMS -- ;", "/* ;", "SELECT '''it;"])
+def test_a_statement_waits_for_its_semicolon(session: Session, client: NotingClient, text: str) -> None:
+    assert type_lines(session, text) == text
+    assert client.asked == []
+
+
+def test_a_letter_that_no_statement_has_is_refused_at_once(session: Session, out: io.StringIO) -> None:
+    assert type_lines(session, "SHOW § STREAMS;") == ""
+    assert out.getvalue() == "line 1:6: unexpected character '§'\n"
+
+
+def test_rows_are_shown_as_they_come(session: Session, out: io.StringIO) -> None:
+    session._width = 23
+    type_lines(session, "SELECT a, s FROM s EMIT CHANGES LIMIT 1;")
+    assert out.getvalue() == (
+        "+---------+---------+\n|A        |S        |\n+---------+---------+\n"
+        "|1        |{B=x}    |\nLimit Reached\nQuery terminated\n"
+    )
+
+
+def test_a_query_that_fails_is_told_and_the_session_goes_on(
+    session: Session, client: NotingClient, out: io.StringIO
+) -> None:
+    client.answer = [SCHEMA, '{"errorMessage":{"message":"Topic s does not exist."}}]\n']
+    type_lines(session, "SELECT * FROM s EMIT CHANGES;")
+    assert out.getvalue().endswith("\nTopic s does not exist.\n")
+    assert session.failed
+
+
+@pytest.mark.parametrize(("output", "shown"), [("JSON", '"PRICE":2.50'), ("TABULAR", "PRICE=2.50")])
+def test_decimals_keep_their_scale(
+    session: Session, client: NotingClient, out: io.StringIO, output: str, shown: str
+) -> None:
+    client.answer = [SCHEMA, '{"row":{"columns":[1,{"PRICE":2.50}]}},\n', '{"finalMessage":"Query Completed"}]\n']
+    session.output = output
+    type_lines(session, "SELECT * FROM s;")
+    assert shown in out.getvalue()
