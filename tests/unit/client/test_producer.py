@@ -299,6 +299,19 @@ def test_a_topic_that_is_gone_is_not_asked_for_over_and_over(kept: Log) -> None:
         assert len(kept.broker.seen) - before <= 1
 
 
+def test_a_producer_that_only_asked_for_partitions_rests(kept: Log) -> None:
+    """Before its first record it has no producer id: a registry that never writes had a busy core from this."""
+    with kept.producer() as producer:
+        assert set(producer.partitions_for("orders").partitions) == {0}
+        rounds = []
+        sender = producer._sender
+        looked = sender.send_ready
+        sender.send_ready = lambda now: rounds.append(now) or looked(now)  # type: ignore[method-assign, func-returns-value]
+        time.sleep(0.3)  # in which nothing is to happen
+        assert len(rounds) < 20
+        producer.send("orders", b"first").result(WAIT_S)
+
+
 def test_a_partition_is_looked_for_once(kept: Log) -> None:
     with kept.producer() as producer:
         producer.send("t", b"v", partition=0).result(WAIT_S)
