@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from barnabas.client.schemas import InvalidSchema, ParsedSchema, ResolvedReference, parse_schema
+from barnabas.services.registry.ahead import AHEAD
 from barnabas.services.registry.entities import Reference
 from barnabas.services.registry.errors import invalid_schema
 from barnabas.services.registry.records import StoredSchema
@@ -20,7 +21,6 @@ class Library:
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: OrderedDict[tuple[str, str, str], ParsedSchema] = OrderedDict()
-        self._prepared: dict[tuple[str, str, tuple[ResolvedReference, ...], bool], ParsedSchema] = {}
 
     def parsed(self, stored: StoredSchema) -> ParsedSchema:
         key = stored.subject if stored.references else "", stored.type, stored.guid
@@ -37,26 +37,27 @@ class Library:
     def parse(
         self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool = True
     ) -> ParsedSchema:
-        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
-        prepared = self._prepared.get((schema_type, text, resolved, is_new))
-        return prepared or _parse(schema_type, text, resolved, is_new)
+        key = schema_type, text, tuple(self.resolve(subject, references, deleted=not is_new)), is_new
+        ahead = AHEAD.get()
+        if ahead is None:
+            return _parse(*key)
+        if key not in ahead.parsed:
+            ahead.parsed[key] = _parse(*key)
+        return ahead.parsed[key]
 
     def preparation(
         self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool
     ) -> Callable[[], None]:
         """To be called in a thread: parses a large schema, so that `parse` finds it ready."""
-        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
-        key = schema_type, text, resolved, is_new
+        key = schema_type, text, tuple(self.resolve(subject, references, deleted=not is_new)), is_new
 
         def prepare() -> None:
-            parsed = _parse(*key)
-            assert parsed.canonical is not None
-            self._prepared[key] = parsed
+            ahead, parsed = AHEAD.get(), _parse(*key)
+            assert ahead is not None
+            assert parsed.canonical is not None  # which is kept with it
+            ahead.parsed[key] = parsed
 
         return prepare
-
-    def forget_prepared(self) -> None:
-        self._prepared.clear()
 
     def resolve(self, subject: str, references: Iterable[Reference], *, deleted: bool) -> list[ResolvedReference]:
         """The schemas that are referred to, those they refer to before them. One that refers to itself in a circle is

@@ -1,7 +1,8 @@
 """The registry at work: replays the topic, answers from what it knows, and as the primary writes what is decided.
 
 Runs in one event loop, which owns the state. A change is decided, written, read back and only then answered, so what
-was answered can be read. Changes of one subject wait for each other; those of different subjects are under way at once.
+was answered can be read. Changes of one subject wait for each other; those of different subjects are under way at once,
+but for those that make or end references: nobody refers to what is being deleted.
 
 Where this instance is not the primary, questions about subjects are answered after it has read to the end of the log as
 it was when they came, and an unknown id is looked for again after that: what one instance has answered, every other
@@ -16,18 +17,32 @@ import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from barnabas.client.errors import BrokerUnreachable, ClientError, TimedOut
 from barnabas.client.records import ConsumerRecord
+from barnabas.client.schemas import ParsedSchema
 from barnabas.services.registry import errors
-from barnabas.services.registry.decide import Decision, Pending, Rules
+from barnabas.services.registry.ahead import AHEAD, Ahead
+from barnabas.services.registry.decide import Decision, Pending, Rules, canonicalized, compared_with
 from barnabas.services.registry.election import Identity
 from barnabas.services.registry.elector import Elector
+from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.forwarding import FORWARDED, NotPrimary, forward
+from barnabas.services.registry.levels import check
 from barnabas.services.registry.library import Library
-from barnabas.services.registry.records import Key, Record, UnreadableRecord, decode_key, decode_value
+from barnabas.services.registry.records import (
+    Key,
+    Record,
+    StoredSchema,
+    UnreadableRecord,
+    decode_key,
+    decode_value,
+)
 from barnabas.services.registry.requests import SchemaRequest
 from barnabas.services.registry.settings import RegistrySettings
 from barnabas.services.registry.state import State
@@ -38,6 +53,7 @@ if TYPE_CHECKING:
     from barnabas.services.registry.http import Call
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ATTEMPTS_MAX = 3  # to get an id that nobody else took
 REVOKED_WITHIN_S = 5.0
@@ -46,6 +62,8 @@ CATCH_UP_PAUSE_S = 0.2
 OPEN_PAUSE_S = 0.5
 AGREE_PAUSE_S = 0.1
 LARGE_SCHEMA = 32 * 1024  # characters: parsing fewer takes a few milliseconds
+PARSED_AT_A_TIME = 20  # earlier schemas, before others have a turn
+FORWARDED_MAX = 64  # changes that wait for the primary's answer; more wait for one of these
 PRIMARY_LOOK_S = 0.5  # how often somebody who waits for the primary looks whether it still is
 
 
@@ -60,6 +78,7 @@ class Service:
         self.topic = SchemaTopic(settings)
         self.position = 0
         self._locks: dict[str | None, SubjectLock] = {}
+        self._references = asyncio.Lock()  # taken behind that of a subject, never before it
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._catching_up: asyncio.Task[bool] | None = None
         self.identity = Identity(settings.advertised_host, settings.advertised_port or port, settings.eligible)
@@ -68,7 +87,9 @@ class Service:
         self._writing = 0
         self._changed = asyncio.Condition()
         self._elector: Elector | None = None
-        self._large = asyncio.Lock()
+        self._thinker = ThreadPoolExecutor(1, "registry-schemas")  # parses and compares
+        self._asker = ThreadPoolExecutor(1, "registry-end")  # asks for the end of the topic
+        self._forwarder = ThreadPoolExecutor(FORWARDED_MAX, "registry-forward")
         self.metrics = HttpMetrics("registry", self._gauges)
 
     def _gauges(self) -> list[Sample]:
@@ -127,6 +148,8 @@ class Service:
         if self._elector is not None:
             await asyncio.to_thread(self._elector.close)
         await asyncio.to_thread(self.topic.close)
+        for executor in (self._thinker, self._asker, self._forwarder):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     @property
     def is_primary(self) -> bool:
@@ -211,7 +234,7 @@ class Service:
 
     async def _catch_up(self) -> bool:
         try:
-            await self.reach(await asyncio.to_thread(self.topic.end_offset))
+            await self.reach(await self._in_thread(self._asker, self.topic.end_offset))
         except (ClientError, TimeoutError) as error:
             log.warning("the end of %s was not reached, answering from what is known: %s", self.settings.topic, error)
             return False
@@ -219,41 +242,75 @@ class Service:
 
     @asynccontextmanager
     async def prepared(self, subject: str, request: SchemaRequest) -> AsyncIterator[None]:
-        """Parses a large schema in a thread: others are served meanwhile. A few at a time."""
-        if len(request.text) < LARGE_SCHEMA:
-            yield
-            return
-        async with self._large:
-            try:
+        """Keeps what is worked out ahead for a request. Parses a large schema in a thread: others are served
+        meanwhile."""
+        token = AHEAD.set(Ahead())
+        try:
+            if len(request.text) >= LARGE_SCHEMA:
                 for is_new in (False, True):
                     references = self.library.pinned(subject, request.references)
                     prepare = self.library.preparation(subject, request.type, request.text, references, is_new=is_new)
-                    await asyncio.to_thread(prepare)
-                yield
-            finally:
-                self.library.forget_prepared()
+                    await self._in_thread(self._thinker, prepare)
+            yield
+        finally:
+            AHEAD.reset(token)
 
-    async def change(self, subject: str | None, call: Call, decision: Callable[[], Decision], what: str) -> Any:
-        """Decides, writes and reads back; changes of one subject wait for each other. Raises ForwardedAnswer where
-        another instance is the primary."""
+    async def compare_ahead(
+        self, subject: str, request: SchemaRequest, normalize: bool, living: Sequence[StoredSchema]
+    ) -> None:
+        """Within `prepared`: compares a schema with earlier ones in a thread. What is wrong is told by the decision."""
+        config = self.state.config_in_scope(subject)
+        level = self.rules.level_for(config)
+        earlier = compared_with(level, config, request, list(living))
+        if not earlier or not request.text.strip():
+            return
+        try:
+            parsed, request = canonicalized(self.library, self.rules, config, subject, request, normalize)
+            loaded = []
+            for each in earlier:
+                loaded.append((each.version, partial(_given, self.library.parsed(each))))
+                if len(loaded) % PARSED_AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+        except RegistryError:
+            return
+        await self._in_thread(self._thinker, lambda: check(level, parsed, loaded))
+
+    async def _in_thread(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        """Threads for one kind of work: a primary that does not answer keeps nobody from reading the topic."""
+        inside = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(executor, lambda: inside.run(work))
+
+    async def change(
+        self,
+        subject: str | None,
+        call: Call,
+        decision: Callable[[], Decision],
+        what: str,
+        *,
+        concerns_references: bool = False,
+    ) -> Any:
+        """Decides, writes and reads back; changes of one subject wait for each other, and so do those that make or
+        end references. Raises ForwardedAnswer where another instance is the primary."""
         until = time.monotonic() + (self.settings.session_timeout_ms + ELECTION_GRACE_MS) / 1000
         while True:
             await self._primary_known()
             try:
                 if not self.is_primary:
                     await self._forward(call, what)
-                return await self._change_here(subject, decision, what)
+                return await self._change_here(subject, decision, what, concerns_references)
             except NotPrimary as error:
                 # The instances do not agree yet. What is passed on is not passed on again.
                 if call.headers.get(FORWARDED) or time.monotonic() > until:
                     raise error.answer from None
                 await asyncio.sleep(AGREE_PAUSE_S)
 
-    async def _change_here(self, subject: str | None, decision: Callable[[], Decision], what: str) -> Any:
+    async def _change_here(
+        self, subject: str | None, decision: Callable[[], Decision], what: str, concerns_references: bool
+    ) -> Any:
         lock = self._locks.setdefault(subject, SubjectLock())
         lock.users += 1
         try:
-            async with lock.lock:
+            async with lock.lock, self._references if concerns_references else contextlib.nullcontext():
                 return await self._change(decision, what)
         finally:
             lock.users -= 1
@@ -265,19 +322,18 @@ class Service:
         if call.headers.get(FORWARDED) or primary is None or primary == self.identity:
             raise NotPrimary(errors.unknown_primary())
         kind = "application/vnd.schemaregistry.v1+json"
-        asked = asyncio.ensure_future(
-            asyncio.to_thread(
-                forward,
-                primary,
-                call.method,
-                call.target,
-                call.body,
-                kind,
-                what,
-                authorization=call.headers.get("authorization"),
-                tls=self.settings.security.client_context(),
-            )
+        pass_on = partial(
+            forward,
+            primary,
+            call.method,
+            call.target,
+            call.body,
+            kind,
+            what,
+            authorization=call.headers.get("authorization"),
+            tls=self.settings.security.client_context(),
         )
+        asked = asyncio.ensure_future(self._in_thread(self._forwarder, pass_on))
         while not asked.done():
             await asyncio.wait([asked], timeout=PRIMARY_LOOK_S)
             if not asked.done() and self.primary != primary:
@@ -341,6 +397,10 @@ class Service:
             self._writing -= 1
             if not self._writing and self.primary is None:
                 await self._tell()
+
+
+def _given(schema: ParsedSchema) -> ParsedSchema:
+    return schema
 
 
 class SubjectLock:
