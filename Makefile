@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest debezium docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest rest-openapi debezium docs format clean
 
 setup: $(STAMP)
 
@@ -136,6 +136,11 @@ migration: setup
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+# The fields of the REST proxy's answers beside Confluent's description of them, `api/v3/openapi.yaml` of kafka-rest:
+# `make rest-openapi OPENAPI=openapi.yaml`.
+rest-openapi: setup
+	BARNABAS_OPENAPI=$(abspath $(OPENAPI)) $(BIN)/python -m pytest tests/reference/test_rest_openapi.py
 
 # REST bodies of connectors beside Apache Connect's, and changes of databases beside Debezium's.
 connect-rest: setup

@@ -16,7 +16,7 @@ from barnabas.client.records import ConsumerRecord
 from barnabas.client.serdes import RegistryRefused, SerdeError
 from barnabas.services.rest import errors
 from barnabas.services.rest.consumers import Consumers, Held
-from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, v2_type
+from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, point_in_time_ms, v2_type
 from barnabas.services.rest.instances import Instance
 from barnabas.services.rest.proxy import Proxy
 from barnabas.web.app import Answer, as_response
@@ -44,18 +44,21 @@ async def create(proxy: Proxy, call: Call) -> Any:
 def _new_instance(proxy: Proxy, group: str, tree: dict[str, Any]) -> Instance:
     form = str(tree.get("format") or "binary").lower()
     if form not in FORMATS:
-        raise errors.invalid_consumer(f"Invalid format type {form}; valid are {', '.join(FORMATS)}.")
-    name = tree.get("name") or f"rest-consumer-{uuid.uuid4()}"
+        raise errors.unprocessable(f"Invalid format type. {form} is none of {', '.join(FORMATS)}.")
+    name = tree.get("id") or tree.get("name") or f"rest-consumer-{uuid.uuid4()}"
     if not isinstance(name, str) or not NAME.match(name):
         raise errors.invalid_consumer("name is not a name.")
     reset = tree.get("auto.offset.reset")
     auto_commit = str(tree.get("auto.commit.enable", True)).lower()
     if auto_commit not in ("true", "false"):
         raise errors.invalid_consumer("auto.commit.enable is neither true nor false.")
-    timeout_ms = _whole(tree, "consumer.request.timeout.ms", proxy.kafka.settings.request_timeout_ms)
-    min_bytes = _whole(tree, "fetch.min.bytes", -1)
+    default_ms = proxy.kafka.settings.request_timeout_ms
+    timeout_ms = _whole(tree, "consumer.request.timeout.ms", _whole(tree, "requestWaitMs", default_ms))
+    min_bytes = _whole(tree, "fetch.min.bytes", _whole(tree, "responseMinBytes", -1))
     if not -1 <= min_bytes <= 10_000_000:
-        raise errors.invalid_consumer("fetch.min.bytes must be between -1 and 10000000.")
+        raise errors.invalid_consumer_value(
+            f"Invalid value {min_bytes} for configuration fetch.min.bytes: it must be between -1 and 10000000"
+        )
     return Instance(
         group=group,
         name=name,
@@ -120,10 +123,19 @@ async def assignments(proxy: Proxy, call: Call) -> Any:
 
 
 async def seek(proxy: Proxy, call: Call) -> Any:
-    tree = await _object(call)
-    places = _places(tree, "offsets")
-    offsets = [_offset(each) for each in tree["offsets"]]
-    await _with(proxy, call, lambda held: _seek(proxy.consumers, held, dict(zip(places, offsets, strict=True))))
+    """To offsets, and to the first records of points in time."""
+    tree = {"offsets": [], "timestamps": []} | {name: each for name, each in (await _object(call)).items() if each}
+    wanted = dict(zip(_places(tree, "offsets"), map(_offset, tree["offsets"]), strict=True))
+    times = dict(zip(_places(tree, "timestamps"), map(_time_ms, tree["timestamps"]), strict=True))
+    await _with(proxy, call, lambda held: _seek(proxy.consumers, held, wanted | _at_times(held, times)))
+
+
+def _at_times(held: Held, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where no record is late enough it is the end."""
+    if not times or held.consumer is None:
+        return dict.fromkeys(times, END)
+    _joined(held)
+    return held.consumer.offsets_at(times)
 
 
 async def seek_to_beginning(proxy: Proxy, call: Call) -> Any:
@@ -184,7 +196,10 @@ def _commit(held: Held, given: dict[TopicPartition, CommittedOffset] | None) -> 
 
 
 async def committed(proxy: Proxy, call: Call) -> Any:
-    places = _places(await _object(call), "partitions")
+    tree = await call.tree()
+    if tree is None:
+        raise errors.partition_not_found()
+    places = _places(as_object(tree), "partitions")
 
     def ask(held: Held) -> dict[TopicPartition, CommittedOffset]:
         if held.consumer is None:
@@ -283,7 +298,10 @@ async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T]) -> T:
 
 
 async def _object(call: Call) -> dict[str, Any]:
-    tree = await call.tree()
+    return as_object(await call.tree())
+
+
+def as_object(tree: Any) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise errors.unprocessable("Null input provided. Data is required." if tree is None else "An object is needed.")
     return tree
@@ -306,6 +324,13 @@ def _offset(tree: dict[str, Any]) -> int:
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise errors.unprocessable("offset is not a number from 0 on.")
     return offset
+
+
+def _time_ms(tree: dict[str, Any]) -> int:
+    time_ms = point_in_time_ms(tree.get("timestamp"))
+    if time_ms is None:
+        raise errors.unprocessable("timestamp is not a point in time.")
+    return time_ms
 
 
 def _query_number(call: Call, name: str) -> int | None:
