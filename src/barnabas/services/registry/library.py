@@ -14,6 +14,7 @@ from barnabas.services.registry.state import State
 from barnabas.services.registry.subjects import beside
 
 KEPT_MAX = 1000
+HASHES_MAX = 200_000
 REFERENCES_MAX = 10_000
 
 
@@ -21,6 +22,7 @@ class Library:
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: OrderedDict[tuple[str, str, str], ParsedSchema] = OrderedDict()
+        self._hashes: dict[tuple[str, str], int] = {}
 
     def parsed(self, stored: StoredSchema) -> ParsedSchema:
         key = stored.subject if stored.references else "", stored.type, stored.guid
@@ -33,6 +35,16 @@ class Library:
         else:
             self._kept.move_to_end(key)
         return found
+
+    def canonical_hash(self, stored: StoredSchema) -> int:
+        """Of the canonical text of a schema that refers to nothing. A subject may have thousands of versions, and each
+        registration looks whether it is one of them."""
+        key = stored.type, stored.guid
+        if key not in self._hashes:
+            if len(self._hashes) >= HASHES_MAX:
+                self._hashes.clear()
+            self._hashes[key] = hash(self.parsed(stored).canonical)
+        return self._hashes[key]
 
     def parse(
         self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool = True

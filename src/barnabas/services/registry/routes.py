@@ -494,7 +494,7 @@ async def version(service: Service, call: Call) -> Any:
 CONFIG = {"GET": get_config, "PUT": put_config, "DELETE": delete_config}
 MODE = {"GET": get_mode, "PUT": put_mode, "DELETE": delete_mode}
 ROUTES: Routes = {
-    (): {"GET": root},
+    (): {"GET": root, "POST": root},
     ("schemas", "ids", "*"): {"GET": schema_of_id},
     ("schemas", "ids", "*", "schema"): {"GET": schema_text_of_id},
     ("schemas", "ids", "*", "subjects"): {"GET": subjects_of_id},

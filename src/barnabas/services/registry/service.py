@@ -81,12 +81,16 @@ class Service:
         self._references = asyncio.Lock()  # taken behind that of a subject, never before it
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._catching_up: asyncio.Task[bool] | None = None
+        self._reachable = True  # otherwise questions are answered from what is known, and Kafka is tried meanwhile
         self.identity = Identity(settings.advertised_host, settings.advertised_port or port, settings.eligible)
         self.primary: Identity | None = None
         self._ready = False  # as the primary: everything is replayed, what was refused is undone
         self._writing = 0
+        self._changing: set[Key] = set()  # keys of records that are being written for requests
+        self._undoing: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._elector: Elector | None = None
+        self._large = asyncio.Lock()
         self._thinker = ThreadPoolExecutor(1, "registry-schemas")  # parses and compares
         self._asker = ThreadPoolExecutor(1, "registry-end")  # asks for the end of the topic
         self._forwarder = ThreadPoolExecutor(FORWARDED_MAX, "registry-forward")
@@ -200,6 +204,8 @@ class Service:
         for record in records:
             self._replay(record)
         self.position = position
+        if self.state.refused and self.is_primary and (self._undoing is None or self._undoing.done()):
+            self._undoing = asyncio.ensure_future(self._undo_late())
         ready = [waiter for at, waiter in self._waiting if at <= position]
         self._waiting = [(at, waiter) for at, waiter in self._waiting if at > position and not waiter.done()]
         for waiter in ready:
@@ -224,8 +230,13 @@ class Service:
             await waiter
 
     async def catch_up(self) -> None:
-        """Waits until what is in the log now is replayed. Callers at the same time share the question."""
+        """Waits until what is in the log now is replayed. Callers at the same time share the question. Where Kafka did
+        not answer the last one, nobody waits for it until it does."""
         previous = self._catching_up
+        if not self._reachable:
+            if previous is None or previous.done():
+                self._catching_up = asyncio.ensure_future(self._catch_up())
+            return
         if previous is not None and not previous.done():
             await asyncio.wait([previous])  # it may have asked before the caller's write was there
         if self._catching_up is previous or self._catching_up is None:
@@ -236,24 +247,44 @@ class Service:
         try:
             await self.reach(await self._in_thread(self._asker, self.topic.end_offset))
         except (ClientError, TimeoutError) as error:
-            log.warning("the end of %s was not reached, answering from what is known: %s", self.settings.topic, error)
+            if self._reachable:
+                log.warning(
+                    "the end of %s was not reached, answering from what is known: %s", self.settings.topic, error
+                )
+            self._reachable = False
             return False
+        self._reachable = True
         return True
 
     @asynccontextmanager
     async def prepared(self, subject: str, request: SchemaRequest) -> AsyncIterator[None]:
         """Keeps what is worked out ahead for a request. Parses a large schema in a thread: others are served
         meanwhile."""
-        token = AHEAD.set(Ahead())
-        try:
-            if len(request.text) >= LARGE_SCHEMA:
-                for is_new in (False, True):
+        is_large = len(request.text) >= LARGE_SCHEMA
+        async with self._large_turn() if is_large else contextlib.nullcontext():
+            token = AHEAD.set(Ahead())
+            try:
+                for is_new in (False, True) if is_large else ():
                     references = self.library.pinned(subject, request.references)
                     prepare = self.library.preparation(subject, request.type, request.text, references, is_new=is_new)
                     await self._in_thread(self._thinker, prepare)
+                yield
+            finally:
+                AHEAD.reset(token)
+
+    @asynccontextmanager
+    async def _large_turn(self) -> AsyncIterator[None]:
+        """One large schema at a time: parsed it takes many times its size. Nobody waits for this longer than for a
+        primary."""
+        try:
+            async with asyncio.timeout((self.settings.session_timeout_ms + ELECTION_GRACE_MS) / 1000):
+                await self._large.acquire()
+        except TimeoutError:
+            raise errors.timed_out("Register operation timed out") from None
+        try:
             yield
         finally:
-            AHEAD.reset(token)
+            self._large.release()
 
     async def compare_ahead(
         self, subject: str, request: SchemaRequest, normalize: bool, living: Sequence[StoredSchema]
@@ -357,11 +388,14 @@ class Service:
             decided = decision()
             if not decided.records:
                 return decided.answer
+            keys = [record.key for record in decided.records]
+            self._changing.update(keys)
             try:
                 await self.write(decided.records, what)
+                refused = [key for key in keys if key in self.state.refused]
             finally:
                 self._settle(decided)
-            refused = [record.key for record in decided.records if record.key in self.state.refused]
+                self._changing.difference_update(keys)
             if not refused:
                 return decided.answer
             await self.undo(refused)
@@ -372,6 +406,15 @@ class Service:
         if schema is not None:
             for key in [key for key, taken in self.pending.ids.items() if taken == schema.id and key[1] == schema.guid]:
                 del self.pending.ids[key]
+
+    async def _undo_late(self) -> None:
+        """Records of a former primary that came behind those of this one. A record of a change that is under way is its
+        own matter."""
+        try:
+            while self.is_primary and (late := [key for key in self.state.refused if key not in self._changing]):
+                await self.undo(late)
+        except RegistryError as error:
+            log.warning("a record of a former primary is not undone yet: %s", error.message)
 
     async def undo(self, keys: Sequence[Key]) -> None:
         """Takes records back that gave a taken id to another schema."""

@@ -18,7 +18,7 @@ from barnabas.services.registry import forwarding, routes, service
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.forwarding import NotPrimary
 from barnabas.services.registry.http import Call
-from barnabas.services.registry.records import Record
+from barnabas.services.registry.records import Record, StoredSchema
 from barnabas.services.registry.routes import delete_subject, register, schema_of_version
 from barnabas.services.registry.service import Service
 from barnabas.services.registry.settings import RegistrySettings
@@ -87,6 +87,25 @@ def test_nobody_refers_to_what_is_being_deleted() -> None:
     assert registered["version"] == 1
     assert isinstance(deleted, RegistryError)
     assert deleted.code == 42206
+
+
+def test_a_late_record_of_a_former_primary_is_undone_at_once() -> None:
+    async def story() -> tuple[Service, SlowTopic]:
+        registry = primary()
+        topic: Any = registry.topic
+        answer = await register(registry, call("POST", "s", body={"schema": '"int"'}))
+        late = StoredSchema("s", 1, answer["id"], "AVRO", '"long"').record()
+        await topic.append([late])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return registry, topic
+
+    registry, topic = asyncio.run(story())
+    assert registry.state.refused == {}
+    assert [json.loads(each.value or b"")["schema"] for each in topic.records] == ['"int"', '"long"', '"int"']
+    stored = registry.state.version("s", 1)
+    assert stored is not None
+    assert stored.text == '"int"'
 
 
 def test_schemas_are_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
