@@ -263,6 +263,22 @@ def test_types_of_records_are_taken_wherever_consumers_are_asked_for(stage: Stag
     assert api("DELETE", path, Content_Type=kind) == (204, None)
 
 
+def test_patterns_of_topics_take_bounded_time(stage: Stage, api: Api) -> None:
+    """Python's own engine would try for years whether the name of the second topic fits."""
+    prefix = f"p{os.getpid()}x{next(_numbers)}"
+    fitting, other = f"{prefix}{'a' * 40}", f"{prefix}{'a' * 40}b"
+    for topic in (fitting, other):
+        assert api.produce(topic, "json", topic)[0] == 200
+    consumer = Consumer(api, "json")
+    status, _ = api("POST", f"{consumer.path}/subscription", {"topic_pattern": f"{prefix}(a+)+"})
+    assert status == 204
+    assert consumer.values(1, api) == [fitting]
+    assert api("GET", f"{consumer.path}/subscription") == (200, {"topics": [fitting]})
+    for pattern in ("(", "(?!x).*", r"(a)\1", "a" * 2_000, 5):
+        status, answer = api("POST", f"{consumer.path}/subscription", {"topic_pattern": pattern})
+        assert (status, answer["error_code"]) == (422, 422), pattern
+
+
 def test_a_name_is_given_once(stage: Stage) -> None:
     one, other = stage.apis
     consumer = Consumer(one, "json")

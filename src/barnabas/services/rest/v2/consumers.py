@@ -15,7 +15,7 @@ from barnabas.client.offsets import CommittedOffset
 from barnabas.client.records import ConsumerRecord
 from barnabas.client.serdes import RegistryRefused, SerdeError
 from barnabas.services.rest import errors
-from barnabas.services.rest.consumers import Consumers, Held
+from barnabas.services.rest.consumers import Consumers, Held, topic_pattern
 from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, point_in_time_ms, v2_type
 from barnabas.services.rest.instances import Instance
 from barnabas.services.rest.proxy import Proxy
@@ -28,6 +28,7 @@ T = TypeVar("T")
 START, END = -2, -1
 NAME = re.compile(r"[^\x00-\x1f/]{1,200}\Z")
 READ_MAX_MS = 60_000
+PATTERN_MAX = 1_000
 
 
 async def create(proxy: Proxy, call: Call) -> Any:
@@ -35,7 +36,7 @@ async def create(proxy: Proxy, call: Call) -> Any:
     if not isinstance(tree, dict):
         raise errors.unprocessable("Request body has invalid format: an object is needed.")
     instance = _new_instance(proxy, call.parameters["group"], tree)
-    await proxy.kafka.read(lambda: proxy.consumers.create(instance))
+    await proxy.kafka.order(lambda: proxy.consumers.create(instance))
     base = proxy.base_url(call)
     uri = f"{base}/consumers/{call.segments[1]}/instances/{instance.name}"
     return {"instance_id": instance.name, "base_uri": uri}
@@ -78,7 +79,7 @@ def _whole(tree: dict[str, Any], name: str, default: int) -> int:
 
 
 async def delete(proxy: Proxy, call: Call) -> Any:
-    await proxy.kafka.read(lambda: proxy.consumers.delete(call.parameters["group"], call.parameters["instance"]))
+    await proxy.kafka.order(lambda: proxy.consumers.delete(call.parameters["group"], call.parameters["instance"]))
 
 
 async def subscribe(proxy: Proxy, call: Call) -> Any:
@@ -88,10 +89,10 @@ async def subscribe(proxy: Proxy, call: Call) -> Any:
         raise errors.already_subscribed() if topics is not None else errors.unprocessable("topics are missing.")
     if topics is not None and not (isinstance(topics, list) and all(isinstance(each, str) for each in topics)):
         raise errors.unprocessable("topics is not a list of names.")
-    try:
-        re.compile(pattern or "")
-    except (re.error, TypeError):
-        raise errors.unprocessable(f"{pattern} is not a regular expression.") from None
+    if pattern is not None:
+        if not isinstance(pattern, str) or len(pattern) > PATTERN_MAX:
+            raise errors.unprocessable(f"topic_pattern is not a text of at most {PATTERN_MAX} characters.")
+        topic_pattern(pattern)
     await _with(proxy, call, lambda held: proxy.consumers.subscribe(held, topics or [], pattern))
 
 
@@ -229,7 +230,7 @@ async def records(proxy: Proxy, call: Call) -> Any:
         limit = proxy.kafka.settings.request_bytes_max
         return form, _read(proxy.consumers, held, wait_ms, limit if max_bytes is None else min(max_bytes, limit))
 
-    form, found = await _with(proxy, call, read)
+    form, found = await _with(proxy, call, read, waits=True)
     return as_response(Answer(found), v2_type(form) if v2_type(form) in accepted else PLAIN_V2)
 
 
@@ -287,14 +288,14 @@ def _shown(consumers: Consumers, held: Held, taken: list[ConsumerRecord]) -> lis
     return trees
 
 
-async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T]) -> T:
+async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T], *, waits: bool = False) -> T:
     group, name = call.parameters["group"], call.parameters["instance"]
 
     def do() -> T:
         with proxy.consumers.holding(group, name) as held:
             return work(held)
 
-    return await proxy.kafka.read(do)
+    return await (proxy.kafka.read(do) if waits else proxy.kafka.order(do))
 
 
 async def _object(call: Call) -> dict[str, Any]:
