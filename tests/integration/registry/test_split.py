@@ -40,6 +40,7 @@ def split() -> Iterator[tuple[list[Registry], Links]]:
     relay = links.add(KAFKA, port.number)
     config = {"advertised.listeners": f"PLAINTEXT://{HOST}:{relay}", "group.initial.rebalance.delay.ms": 0}
     with ExitStack() as stack:
+        stack.callback(port.release)
         stack.callback(links.close)
         stack.enter_context(Node(config, port=port.number))
         for _ in range(INSTANCES):
