@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi
 
 setup: $(STAMP)
 
@@ -55,6 +55,13 @@ soak-transactions: setup
 KILLS ?= 500
 soak: setup
 	BARNABAS_NODE_KILLS=$(KILLS) $(BIN)/python -m pytest tests/faults/test_kills.py -s
+
+# Registries whose primary is killed, and cut off from Kafka in one direction or both, while others write: `make
+# soak-registry SPLITS=30`. The cuts of a run are repeated with BARNABAS_SEED=17.
+SPLITS ?= 10
+soak-registry: setup
+	BARNABAS_REGISTRY_KILLS=$(SPLITS) $(BIN)/python -m pytest tests/integration/registry/test_instances.py -k kills -s
+	BARNABAS_REGISTRY_SPLITS=$(SPLITS) $(BIN)/python -m pytest tests/integration/registry/test_split.py -s
 
 # Random plans of SQL against a computation in batch by SQLite and by Spark SQL: `make sql-plans PLANS=1000`.
 PLANS ?= 1000
@@ -136,6 +143,11 @@ migration: setup
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+# The fields of the REST proxy's answers beside Confluent's description of them, `api/v3/openapi.yaml` of kafka-rest:
+# `make rest-openapi OPENAPI=openapi.yaml`.
+rest-openapi: setup
+	BARNABAS_OPENAPI=$(abspath $(OPENAPI)) $(BIN)/python -m pytest tests/reference/test_rest_openapi.py
 
 # REST bodies of connectors beside Apache Connect's, its topics taken over and handed back, and changes of databases beside Debezium's.
 connect-rest: setup

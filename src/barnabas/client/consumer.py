@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer_settings import ConsumerSettings
@@ -220,6 +220,12 @@ class AssignedConsumer(Reader):
             commit_offsets(self._cluster, self._group_id(), given)
 
 
+class TopicPattern(Protocol):
+    """A compiled regular expression, of `re` or of an engine that takes bounded time."""
+
+    def fullmatch(self, string: str, /) -> object | None: ...
+
+
 class GroupConsumer(Reader):
     """A member of a classic group. The callbacks are called within `poll` and `close`."""
 
@@ -229,7 +235,7 @@ class GroupConsumer(Reader):
         consumer_settings: ConsumerSettings | None = None,
         *,
         topics: Iterable[str] = (),
-        pattern: str | None = None,
+        pattern: str | TopicPattern | None = None,
         on_assigned: PartitionsCallback | None = None,
         on_revoked: PartitionsCallback | None = None,
         on_lost: PartitionsCallback | None = None,
@@ -237,7 +243,7 @@ class GroupConsumer(Reader):
         super().__init__(settings, consumer_settings)
         self._group_id()
         self._named = frozenset(topics)
-        self._pattern = re.compile(pattern) if pattern is not None else None
+        self._pattern: TopicPattern | None = re.compile(pattern) if isinstance(pattern, str) else pattern
         self._topics: frozenset[str] = frozenset()
         self._group_topics: frozenset[str] = frozenset()  # of all members, as the leader knows them
         self._counts: dict[str, int] = {}  # their partitions when they were last assigned

@@ -209,13 +209,15 @@ class SendCore:
 
     def _drain(self, now: float) -> dict[int, list[ProducerBatch]]:
         """What leaves now, by node."""
-        with self._changed:
-            self.dirty = False  # also where no producer id is there yet: whoever looks again without end burns a core
-        if self._settings.idempotent and self._accumulator.producer == NO_PRODUCER and not self._identify(now):
-            return {}
+        if self._settings.idempotent and self._accumulator.producer == NO_PRODUCER:
+            with self._changed:
+                self.dirty = False  # or a thread that has nothing to send yet would never sleep
+            if not self._identify(now):
+                return {}
         taken: dict[int, list[ProducerBatch]] = {}
         sizes: dict[int, int] = {}
         with self._changed:
+            self.dirty = False
             for queue in self._accumulator.ready(now):
                 node_id = self._node_for(queue, now)
                 if node_id == NO_LEADER:

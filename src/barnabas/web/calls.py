@@ -11,11 +11,35 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Scope
 
 from barnabas.web.errors import HttpError, plain_error
 
 BODY_TIMEOUT_S = 30.0
 PARAMETERS_MAX = 1_000
+BODIES_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Bodies:
+    """The bytes of all bodies that this process reads or holds for requests under way. A thousand clients that send
+    large bodies slowly are told to come again, and take no more memory than this."""
+
+    def __init__(self, bytes_max: int = BODIES_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.held = 0
+
+    def take(self, scope: Scope, size: int) -> None:
+        if self.held + size > self.bytes_max:
+            raise HttpError(503, 503, "The service holds too many large requests: try again.")
+        self.held += size
+        scope[HELD] = scope.get(HELD, 0) + size
+
+    def release(self, scope: Scope) -> None:
+        self.held -= scope.pop(HELD, 0)
+
+
+HELD = "barnabas.body_bytes"
+BODIES = Bodies()
 
 
 @dataclass(slots=True)
@@ -64,16 +88,22 @@ class Call:
 
 def take_apart(request: Request, body_bytes_max: int) -> Call:
     raw = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    segments = [unquote(each) for each in raw.split("/") if each]
+    return Call(request, request.method, raw, segments, parameters_of(request), request.headers, body_bytes_max)
+
+
+def parameters_of(request: Request) -> dict[str, list[str]]:
     query = request.scope["query_string"].decode("latin-1")
     try:
-        parameters = parse_qs(query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
+        return parse_qs(query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
     except ValueError:
         raise plain_error(400) from None
-    segments = [unquote(each) for each in raw.split("/") if each]
-    return Call(request, request.method, raw, segments, parameters, request.headers, body_bytes_max)
 
 
-async def read_body(request: Request, bytes_max: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
+async def read_body(
+    request: Request, bytes_max: int, timeout_s: float = BODY_TIMEOUT_S, *, held: bool = False
+) -> bytes:
+    """With `held` the body counts until who asked for it calls `BODIES.release`, otherwise until it is read."""
     too_large = HttpError(413, 413, f"The body is larger than {bytes_max} bytes")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > bytes_max:
@@ -85,9 +115,13 @@ async def read_body(request: Request, bytes_max: int, timeout_s: float = BODY_TI
             size += len(part)
             if size > bytes_max:
                 raise too_large
+            BODIES.take(request.scope, len(part))
             parts.append(part)
     except TimeoutError:
         raise HttpError(408, 408, f"The body did not arrive within {timeout_s:g} s") from None
+    finally:
+        if not held:
+            BODIES.release(request.scope)
     return b"".join(parts)
 
 

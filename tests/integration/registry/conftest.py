@@ -37,6 +37,14 @@ class Api:
         finally:
             connection.close()
 
+    def text(self, path: str) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def register(self, subject: str, schema: Any, **more: Any) -> tuple[int, Any]:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return self("POST", f"/subjects/{subject}/versions", {"schema": text, **more})

@@ -134,6 +134,37 @@ def test_patterns_that_never_end(api: Any, subject: str) -> None:
     assert time.monotonic() - began < 10
 
 
+def union(name: str) -> list[dict[str, Any]]:
+    fields = [{"name": f"{name}{number}", "type": "int"} for number in range(20)]
+    return [{"type": "record", "name": f"R{number}", "fields": fields} for number in range(300)]
+
+
+def choices(length_max: int) -> dict[str, Any]:
+    """Each definition uses the next one twice: small, and compared by a number of steps that doubles each time."""
+    definitions: dict[str, Any] = {
+        f"d{number}": {"oneOf": [{"$ref": f"#/definitions/d{number + 1}"}, {"type": "array", "items": {"$ref": next_}}]}
+        for number, next_ in ((each, f"#/definitions/d{each + 1}") for each in range(40))
+    }
+    definitions["d40"] = {"type": "string", "maxLength": length_max}
+    return {"definitions": definitions, "$ref": "#/definitions/d0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"), [("AVRO", union("x"), union("y")), ("JSON", choices(5), choices(4))], ids=["avro", "json"]
+)
+def test_schemas_that_take_long_to_compare(api: Any, subject: str, kind: str, old: Any, new: Any) -> None:
+    assert api.register(subject, old, schemaType=kind)[0] == 200
+    began = time.monotonic()
+    status, body = api.register(subject, new, schemaType=kind)
+    assert (status, body["error_code"]) == (409, 409)
+    assert time.monotonic() - began < 20
+
+
+def test_parameters_without_end(api: Any) -> None:
+    query = "&".join(f"p{number}=1" for number in range(2_000))
+    assert api("GET", f"/subjects?{query}") == (400, {"error_code": 400, "message": "HTTP 400 Bad Request"})
+
+
 def test_half_and_slow_bodies(shared_registry: Registry, api: Any) -> None:
     for sent in (b"", b'{"schema"'):
         with socket.create_connection(("127.0.0.1", shared_registry.port), 10) as half:

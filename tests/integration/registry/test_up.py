@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import signal
 import socket
@@ -28,6 +29,7 @@ def test_all_come_up_and_go_together(tmp_path: Path) -> None:
     with open(tmp_path / "said", "wb") as said:
         environment = {"SCHEMA_REGISTRY_LISTENERS": f"http://127.0.0.1:{port}", "PATH": "", "PYTHONSAFEPATH": "1"}
         environment |= {"KAFKA_REST_LISTENERS": f"http://127.0.0.1:{rest_port}"}
+        environment |= {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
         up = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=tmp_path)
     try:
         until = time.monotonic() + WAIT_S
@@ -43,6 +45,10 @@ def test_all_come_up_and_go_together(tmp_path: Path) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", rest_port, timeout=WAIT_S)
         connection.request("GET", "/topics")
         assert b'"_schemas"' in connection.getresponse().read()
+        # The proxy knows where the registry is.
+        body = b'{"value_schema":"\\"string\\"","records":[{"value":"x"}]}'
+        connection.request("POST", "/topics/t", body, {"Content-Type": "application/vnd.kafka.avro.v2+json"})
+        assert b'"value_schema_id":1' in connection.getresponse().read()
         connection.close()
     finally:
         up.send_signal(signal.SIGINT)

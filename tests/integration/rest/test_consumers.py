@@ -206,7 +206,9 @@ def test_max_bytes_leaves_the_rest_for_later(stage: Stage, api: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({"format": "xml"}, 422, 42204),
+        ({"format": "xml"}, 422, 422),
+        ({"fetch.min.bytes": 10_000_001}, 422, 40001),
+        ({"responseMinBytes": -2}, 422, 40001),
         ({"auto.offset.reset": "sometimes"}, 422, 42204),
         ({"auto.commit.enable": "perhaps"}, 422, 42204),
         ({"fetch.min.bytes": "x"}, 422, 42204),
@@ -218,6 +220,63 @@ def test_max_bytes_leaves_the_rest_for_later(stage: Stage, api: Api) -> None:
 def test_settings_that_make_no_sense(api: Api, body: Any, status: int, code: int | None) -> None:
     got, answer = api("POST", f"/consumers/odd-{next(_numbers)}", body)
     assert (got, answer.get("error_code")) == (status, code), answer
+
+
+def test_an_instance_goes_to_a_point_in_time(stage: Stage) -> None:
+    """Asked of one proxy, read from the other."""
+    one, other = stage.apis
+    topic = stage.new_topic()
+    path = f"{stage.cluster}/topics/{topic}/records"
+    for second in range(3):
+        record = {"value": {"type": "JSON", "data": second}, "timestamp": f"2024-01-01T00:00:0{second}Z"}
+        assert one("POST", path, record)[0] == 200
+    consumer = Consumer(one, "json")
+    place = {"topic": topic, "partition": 0}
+    assert one("POST", f"{consumer.path}/assignments", {"partitions": [place]})[0] == 204
+    for time_given, read in (
+        ("2024-01-01T00:00:00.500Z", [1, 2]),
+        (1704067202000, [2]),
+        ("2024-01-01T00:01:00Z", []),
+    ):
+        body = {"timestamps": [place | {"timestamp": time_given}]}
+        assert one("POST", f"{consumer.path}/positions", body) == (204, None)
+        found = other("GET", f"{consumer.path}/records?timeout=200")[1]
+        assert [each["value"] for each in found] == read
+    status, answer = one("POST", f"{consumer.path}/positions", {"timestamps": [place | {"timestamp": "noon"}]})
+    assert (status, answer["error_code"]) == (422, 422)
+    # A question for no partition at all.
+    assert one("GET", f"{consumer.path}/offsets")[1]["error_code"] == 40402
+
+
+def test_types_of_records_are_taken_wherever_consumers_are_asked_for(stage: Stage, api: Api) -> None:
+    """As clients send them that set their headers once."""
+    topic = stage.new_topic()
+    kind = "application/vnd.kafka.json.v2+json"
+    both = {"Content_Type": kind, "Accept": kind}
+    group = f"typed-{next(_numbers)}"
+    body = {"id": "by-id", "name": "not-taken", "format": "json", "auto.offset.reset": "earliest"}
+    status, made = api("POST", f"/consumers/{group}", body, **both)
+    assert (status, made["instance_id"]) == (200, "by-id")
+    path = f"/consumers/{group}/instances/by-id"
+    assert api("POST", f"{path}/subscription", {"topics": [topic]}, **both) == (204, None)
+    assert api("GET", f"{path}/subscription", Accept=kind) == (200, {"topics": [topic]})
+    assert api("DELETE", path, Content_Type=kind) == (204, None)
+
+
+def test_patterns_of_topics_take_bounded_time(stage: Stage, api: Api) -> None:
+    """Python's own engine would try for years whether the name of the second topic fits."""
+    prefix = f"p{os.getpid()}x{next(_numbers)}"
+    fitting, other = f"{prefix}{'a' * 40}", f"{prefix}{'a' * 40}b"
+    for topic in (fitting, other):
+        assert api.produce(topic, "json", topic)[0] == 200
+    consumer = Consumer(api, "json")
+    status, _ = api("POST", f"{consumer.path}/subscription", {"topic_pattern": f"{prefix}(a+)+"})
+    assert status == 204
+    assert consumer.values(1, api) == [fitting]
+    assert api("GET", f"{consumer.path}/subscription") == (200, {"topics": [fitting]})
+    for pattern in ("(", "(?!x).*", r"(a)\1", "a" * 2_000, 5):
+        status, answer = api("POST", f"{consumer.path}/subscription", {"topic_pattern": pattern})
+        assert (status, answer["error_code"]) == (422, 422), pattern
 
 
 def test_a_name_is_given_once(stage: Stage) -> None:

@@ -38,6 +38,7 @@ def test_a_topic_from_its_birth_to_its_end(stage: Stage, api: Api) -> None:
             "partitions": {"related": f"{url}/partitions"},
             "configs": {"related": f"{url}/configs"},
             "partition_reassignments": {"related": f"{url}/partitions/-/reassignment"},
+            "authorized_operations": [],
         },
     )
     assert api("PATCH", path, {"partitions_count": 3})[1]["partitions_count"] == 3
@@ -46,8 +47,13 @@ def test_a_topic_from_its_birth_to_its_end(stage: Stage, api: Api) -> None:
     replica = api("GET", f"{path}/partitions/2/replicas/1")[1]
     assert (replica["is_leader"], replica["is_in_sync"]) == (True, True)
     assert api("GET", f"{path}/partitions/2/reassignment")[0] == 404
+    allowed = api("GET", f"{path}?include_authorized_operations=true")[1]["authorized_operations"]
+    assert {"READ", "WRITE", "DESCRIBE", "ALTER_CONFIGS"} <= set(allowed)
     offsets = api("GET", f"{path}/partitions/0/offset")[1]
     assert (offsets["earliest_offset"], offsets["latest_offset"]) == (0, 0)
+    assert offsets["metadata"]["resource_name"].endswith("/partition=0/offset_type=earliest_and_latest")
+    assert api("GET", f"{path}/partitions/0/offset?offset_type=median")[0] == 400
+    assert api("GET", f"{path}/partitions/9/offset")[1]["error_code"] == 40402
     assert topic in {each["topic_name"] for each in api("GET", f"{stage.cluster}/topics")[1]["data"]}
     assert api("DELETE", path) == (204, None)
     assert api("GET", path)[1]["error_code"] == 40403
@@ -59,9 +65,12 @@ def test_creation_is_tried_and_refused(stage: Stage, api: Api) -> None:
     assert (status, tried["partitions_count"]) == (200, 4)
     assert api("GET", f"{topics}/only-tried")[0] == 404
     topic = stage.new_topic()
+    assert api("POST", topics, {"topic_name": "bad name!"}) == (
+        422,
+        {"error_code": 42206, "message": "Payload error. Invalid topic name."},
+    )
     for body, code in (
         ({"topic_name": topic}, 40002),
-        ({"topic_name": "bad name!"}, 40002),
         ({"topic_name": "x", "replication_factor": 5}, 40002),
         ({"topic_name": "x", "configs": [{"name": "no.such.key", "value": "1"}]}, 40002),
         ({"topic_name": "x", "configs": 5}, 400),
@@ -96,6 +105,64 @@ def test_configurations_are_set_and_reset(stage: Stage, api: Api) -> None:
     assert [each["value"] for each in api("GET", shared)[1]["data"]] == ["9000"]
     assert api("DELETE", f"{shared}/log.retention.ms") == (204, None)
     assert api("GET", f"{stage.cluster}/brokers/9/configs")[0] == 404
+
+
+def test_a_configuration_that_there_is_not(stage: Stage, api: Api) -> None:
+    topic = stage.new_topic()
+    cluster_id = stage.cluster.rpartition("/")[2]
+    text = f"Config no.such.key cannot be found for TOPIC {topic} in cluster {cluster_id}."
+    configs = f"{stage.cluster}/topics/{topic}/configs"
+    for method, path, body in (
+        ("PUT", f"{configs}/no.such.key", {"value": "1"}),
+        ("DELETE", f"{configs}/no.such.key", None),
+        ("POST", f"{configs}:alter", {"data": [{"name": "no.such.key", "value": "1"}]}),
+    ):
+        assert api(method, path, body) == (404, {"error_code": 404, "message": text})
+
+
+def test_configurations_of_several_topics_at_once(stage: Stage, api: Api) -> None:
+    one, other = stage.new_topic(), stage.new_topic()
+    path = f"{stage.cluster}/topics/-/configs:alter"
+    changes = [{"topic_name": name, "name": "retention.ms", "value": "5000"} for name in (one, "nowhere", other)]
+    status, answer = api("POST", path, {"data": changes})
+    assert (status, answer) == (
+        207,
+        {
+            "failures": [
+                {
+                    "topic_name": "nowhere",
+                    "error_code": 40403,
+                    "message": "This server does not host this topic-partition.",
+                }
+            ]
+        },
+    )
+    for name in (one, other):
+        assert api("GET", f"{stage.cluster}/topics/{name}/configs/retention.ms")[1]["value"] == "5000"
+    assert api("POST", path, {"data": changes[:1]}) == (204, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "message"),
+    [
+        ("POST", "/topics", 42206, "Payload error. Request body is empty. Data is required."),
+        ("PATCH", "/topics/t", 42206, "Payload error. Request body is empty. Partitions_count is required."),
+        ("POST", "/topics/t/configs:alter", 42206, "Payload error. Null input provided. Data is required."),
+        ("PUT", "/brokers/1/configs/a", 42206, "Payload error. Null input provided. Data is required."),
+        ("POST", "/acls", 42206, "Payload error. Null input provided. Data is required."),
+        ("POST", "/topics/t/records:batch", 42208, "Request body is empty. Data is required."),
+    ],
+)
+def test_bodies_that_are_not_there(stage: Stage, api: Api, method: str, path: str, code: int, message: str) -> None:
+    assert api(method, f"{stage.cluster}{path}", b"") == (422, {"error_code": code, "message": message})
+
+
+@pytest.mark.parametrize("missing", ["resource_type", "pattern_type", "operation", "permission"])
+def test_acls_are_not_deleted_by_a_vague_question(stage: Stage, api: Api, missing: str) -> None:
+    given = ("resource_type", "pattern_type", "operation", "permission")
+    query = "&".join(f"{name}=any" for name in given if name != missing)
+    text = f"Bad Request: {missing} cannot be unspecified or UNKNOWN"
+    assert api("DELETE", f"{stage.cluster}/acls?{query}") == (400, {"error_code": 400, "message": text})
 
 
 def test_another_cluster_is_not_here(api: Api) -> None:
@@ -175,7 +242,7 @@ def test_a_batch_of_records(stage: Stage, api: Api) -> None:
     status, answer = api("POST", path, {"entries": entries})
     assert (status, [each["id"] for each in answer["successes"]]) == (207, ["1"])
     assert answer["failures"] == [
-        {"id": "2", "error_code": 400, "message": "Bad Request: data=! is not a base64 string."}
+        {"id": "2", "error_code": 400, "message": 'Bad Request: data="!" is not a valid base64 string.'}
     ]
     for body in ({"entries": []}, {"entries": [entries[0]] * 2}, {"entries": [{"value": {}}]}):
         assert api("POST", path, body)[1]["error_code"] == 42208

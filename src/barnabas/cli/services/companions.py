@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 STOP_WITHIN_S = 10
+EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +18,24 @@ class Companion:
     arguments: tuple[str, ...]  # of the program barnabas
 
 
-def companions_of(bootstrap_servers: str) -> list[Companion]:
-    """All services that there are."""
+def companions_of(bootstrap_servers: str, environment: Mapping[str, str] = os.environ) -> list[Companion]:
+    """All services that there are. The proxy is told where the registry listens, if nobody else has told it."""
     kafka = f"kafkastore.bootstrap.servers={bootstrap_servers}"
     registry = ("registry", "start", "--override", kafka, "--override", "host.name=localhost", "--stop-with-parent")
     rest = ("rest", "start", "--override", f"bootstrap.servers={bootstrap_servers}", "--stop-with-parent")
+    if "KAFKA_REST_SCHEMA_REGISTRY_URL" not in environment:
+        rest += ("--override", f"schema.registry.url={registry_url(environment)}")
     return [Companion("schema registry", registry), Companion("REST proxy", rest)]
+
+
+def registry_url(environment: Mapping[str, str]) -> str:
+    from barnabas.services.environment import parse_listener
+    from barnabas.services.registry.settings import DEFAULT_PORT, from_environment
+
+    properties = from_environment(environment)
+    host, port = parse_listener(properties, DEFAULT_PORT)
+    scheme = "https" if properties.get("listeners", "").strip().lower().startswith("https:") else "http"
+    return f"{scheme}://{'localhost' if host in EVERY_ADDRESS else host}:{port}"
 
 
 class Companions:

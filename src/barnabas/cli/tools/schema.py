@@ -36,7 +36,7 @@ CHECK = Parser(
             "-r",
             takes="url",
             default="http://localhost:8081",
-            help="Where the records' schemas are. (default: http://localhost:8081)",
+            help="Where the records' schemas are.",
         ),
         option("--type", "-t", takes="type", choices=tuple(TYPES), help="If the file's name does not tell."),
         option("--keys", help="Check keys instead of values."),

@@ -12,6 +12,7 @@ from typing import Any
 
 from barnabas.client.schemas import ParsedSchema
 from barnabas.services.registry import errors
+from barnabas.services.registry.ahead import normalized
 from barnabas.services.registry.entities import (
     Tree,
     confluent_version,
@@ -149,7 +150,7 @@ def canonicalized(
     request = replace(request, references=library.pinned(subject, request.references))
     parsed = library.parse(subject, request.type, request.text, request.references, is_new=is_new)
     if normalize:
-        parsed = parsed.normalized()
+        parsed = normalized(parsed)
         request = replace(request, references=tuple(sorted(set(request.references))))
     return parsed, request
 
@@ -176,15 +177,23 @@ def incompatibilities(
     living: list[StoredSchema],
 ) -> list[str]:
     """What is wrong with a schema after those of `living`, the latest first."""
-    if group := config.get("compatibilityGroup"):
-        wanted = (request.metadata or {}).get("properties", {}).get(group)
-        living = [each for each in living if (each.metadata or {}).get("properties", {}).get(group) == wanted]
     level = rules.level_for(config)
-    messages = check(level, parsed, ((each.version, lambda each=each: library.parsed(each)) for each in living))  # type: ignore[misc]
+    earlier = compared_with(level, config, request, living)
+    messages = check(level, parsed, ((each.version, lambda each=each: library.parsed(each)) for each in earlier))  # type: ignore[misc]
     if messages:
         validated = "true" if config.get("validateFields") else "false"
         messages.append(f"{{validateFields: '{validated}', compatibility: '{level.value}'}}")
     return messages
+
+
+def compared_with(level: Level, config: Tree, request: SchemaRequest, living: list[StoredSchema]) -> list[StoredSchema]:
+    """Those of `living` that a level compares a new schema with."""
+    if level is Level.NONE:
+        return []
+    if group := config.get("compatibilityGroup"):
+        wanted = (request.metadata or {}).get("properties", {}).get(group)
+        living = [each for each in living if (each.metadata or {}).get("properties", {}).get(group) == wanted]
+    return living if level.transitive else living[:1]
 
 
 def _filled_from_previous(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,10 +20,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.forwarding import OFFSET, ForwardedAnswer
+from barnabas.services.registry.quick import SUBJECTS, KeptAnswers
 from barnabas.services.registry.records import encode_json
 from barnabas.services.registry.service import Service
 from barnabas.services.registry.subjects import ANY_CONTEXT, CONTEXT_PREFIX, beside, context_prefix, normalized
-from barnabas.web.calls import chosen_type, read_body
+from barnabas.web.calls import BODIES, chosen_type, parameters_of, read_body
 from barnabas.web.errors import HttpError, plain_error
 from barnabas.web.metrics import EXPOSITION
 
@@ -72,7 +73,7 @@ Handler = Callable[[Service, Call], Awaitable[Any]]
 Routes = Mapping[tuple[str, ...], Mapping[str, Handler]]
 
 
-def make_app(service: Service, routes: Routes) -> ASGIApp:
+def make_app(service: Service, routes: Routes, kept: KeptAnswers) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             request = Request(scope, receive)
@@ -80,13 +81,26 @@ def make_app(service: Service, routes: Routes) -> ASGIApp:
             if request.url.path == "/metrics":
                 response = Response(service.metrics.exposition(), headers={"content-type": EXPOSITION})
             else:
-                response = await _respond(service, routes, request)
+                epoch = service.state.epoch
+                try:
+                    response = await _respond(service, routes, request)
+                finally:
+                    BODIES.release(scope)
+                if _may_be_kept(request, response):
+                    kept.keep(scope["raw_path"], bytes(response.body), epoch)
             await response(scope, receive, send)
             took_s = time.perf_counter() - begun
             service.metrics.count(request.method, _label(request), response.status_code, took_s)
             access_log.debug("%s %s %s %.1f ms", request.method, request.url.path, response.status_code, took_s * 1000)
 
     return app
+
+
+def _may_be_kept(request: Request, response: Response) -> bool:
+    scope = request.scope
+    if request.method != "GET" or response.status_code != 200 or scope["query_string"]:
+        return False
+    return bool(scope["raw_path"].startswith(SUBJECTS)) and response.headers["content-type"] == V1
 
 
 def _label(request: Request) -> str:
@@ -129,7 +143,7 @@ async def _answer(service: Service, routes: Routes, request: Request) -> Any:
     call = Call(
         method=request.method,
         segments=[unquote(each) for each in raw.split("/") if each],
-        query=parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1_000),
+        query=parameters_of(request),
         headers=request.headers,
     )
     query = request.scope["query_string"].decode("latin-1")
@@ -144,7 +158,7 @@ async def _answer(service: Service, routes: Routes, request: Request) -> Any:
         raise plain_error(405)
     if call.method in ("POST", "PUT"):
         _check_consumed(request.headers.get("content-type"))
-        call.body = await read_body(request, service.settings.body_bytes_max)
+        call.body = await read_body(request, service.settings.body_bytes_max, held=True)
     return await handler(service, call)
 
 

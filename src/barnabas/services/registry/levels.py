@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from barnabas.client.schemas import ParsedSchema
+from barnabas.services.registry.ahead import unreadable
 
 OTHER_TYPE = "Incompatible because of different schema type"
 SHOWN_SCHEMA_MAX = 10 * 1024
@@ -54,8 +55,8 @@ def check(level: Level, schema: ParsedSchema, previous: Iterable[Previous]) -> l
 def _against(level: Level, new: ParsedSchema, version: int, old: ParsedSchema) -> list[str]:
     if new.type != old.type:
         return [OTHER_TYPE]
-    forward = old.unreadable(new, "old", "new") if level.old_reads_new else []
-    backward = new.unreadable(old, "new", "old") if level.new_reads_old else []
+    forward = unreadable(old, new, "old", "new") if level.old_reads_new else []
+    backward = unreadable(new, old, "new", "old") if level.new_reads_old else []
     if backward or (forward and not level.new_reads_old):
         shown = old.canonical
         if len(shown) > SHOWN_SCHEMA_MAX:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from barnabas.client.schemas import InvalidSchema, ParsedSchema, ResolvedReference, parse_schema
+from barnabas.services.registry.ahead import AHEAD
 from barnabas.services.registry.entities import Reference
 from barnabas.services.registry.errors import invalid_schema
 from barnabas.services.registry.records import StoredSchema
@@ -13,6 +14,7 @@ from barnabas.services.registry.state import State
 from barnabas.services.registry.subjects import beside
 
 KEPT_MAX = 1000
+HASHES_MAX = 200_000
 REFERENCES_MAX = 10_000
 
 
@@ -20,7 +22,7 @@ class Library:
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: OrderedDict[tuple[str, str, str], ParsedSchema] = OrderedDict()
-        self._prepared: dict[tuple[str, str, tuple[ResolvedReference, ...], bool], ParsedSchema] = {}
+        self._hashes: dict[tuple[str, str], int] = {}
 
     def parsed(self, stored: StoredSchema) -> ParsedSchema:
         key = stored.subject if stored.references else "", stored.type, stored.guid
@@ -34,29 +36,40 @@ class Library:
             self._kept.move_to_end(key)
         return found
 
+    def canonical_hash(self, stored: StoredSchema) -> int:
+        """Of the canonical text of a schema that refers to nothing. A subject may have thousands of versions, and each
+        registration looks whether it is one of them."""
+        key = stored.type, stored.guid
+        if key not in self._hashes:
+            if len(self._hashes) >= HASHES_MAX:
+                self._hashes.clear()
+            self._hashes[key] = hash(self.parsed(stored).canonical)
+        return self._hashes[key]
+
     def parse(
         self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool = True
     ) -> ParsedSchema:
-        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
-        prepared = self._prepared.get((schema_type, text, resolved, is_new))
-        return prepared or _parse(schema_type, text, resolved, is_new)
+        key = schema_type, text, tuple(self.resolve(subject, references, deleted=not is_new)), is_new
+        ahead = AHEAD.get()
+        if ahead is None:
+            return _parse(*key)
+        if key not in ahead.parsed:
+            ahead.parsed[key] = _parse(*key)
+        return ahead.parsed[key]
 
     def preparation(
         self, subject: str, schema_type: str, text: str, references: Iterable[Reference], *, is_new: bool
     ) -> Callable[[], None]:
         """To be called in a thread: parses a large schema, so that `parse` finds it ready."""
-        resolved = tuple(self.resolve(subject, references, deleted=not is_new))
-        key = schema_type, text, resolved, is_new
+        key = schema_type, text, tuple(self.resolve(subject, references, deleted=not is_new)), is_new
 
         def prepare() -> None:
-            parsed = _parse(*key)
-            assert parsed.canonical is not None
-            self._prepared[key] = parsed
+            ahead, parsed = AHEAD.get(), _parse(*key)
+            assert ahead is not None
+            assert parsed.canonical is not None  # which is kept with it
+            ahead.parsed[key] = parsed
 
         return prepare
-
-    def forget_prepared(self) -> None:
-        self._prepared.clear()
 
     def resolve(self, subject: str, references: Iterable[Reference], *, deleted: bool) -> list[ResolvedReference]:
         """The schemas that are referred to, those they refer to before them. One that refers to itself in a circle is

@@ -30,6 +30,9 @@ def find_equivalent(
         if not request.references and stored.references and parsed.type == "PROTOBUF":
             continue
         try:
+            alone = not request.references and not stored.references
+            if alone and library.canonical_hash(stored) != hash(parsed.canonical):
+                continue
             if parsed.equivalent(library.parsed(stored)):
                 return stored
         except RegistryError:

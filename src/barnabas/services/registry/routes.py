@@ -274,7 +274,7 @@ async def delete_subject(service: Service, call: Call) -> Any:
     if not service.state.has_subjects(subject, deleted=True):
         raise errors.subject_not_found(subject)
     decision = lambda: decide.delete_subject(service.state, subject, permanent)  # noqa: E731
-    return await service.change(subject, call, decision, "Delete subject")
+    return await service.change(subject, call, decision, "Delete subject", concerns_references=True)
 
 
 async def list_versions(service: Service, call: Call) -> Any:
@@ -304,7 +304,11 @@ async def register(service: Service, call: Call) -> Any:
         known = _already_registered(service, subject, request, normalize)
         if known is not None:
             return _registered(service, call, known)
-        answer = await service.change(subject, call, decision, "Register")
+        if service.is_primary and state.mode_in_scope(subject) != "IMPORT":
+            living = [each for each in state.versions(subject)[::-1] if not each.deleted]
+            await service.compare_ahead(subject, request, normalize, living)
+        refers = bool(request.references)
+        answer = await service.change(subject, call, decision, "Register", concerns_references=refers)
     return _registered(service, call, answer) if isinstance(answer, StoredSchema) else answer
 
 
@@ -374,7 +378,7 @@ async def delete_version(service: Service, call: Call) -> Any:
     subject, version = call.parameters[0], parse_version(call.parameters[1])
     permanent = call.flag("permanent")
     decision = lambda: decide.delete_version(service.state, subject, version, permanent)  # noqa: E731
-    return await service.change(subject, call, decision, "Delete Schema Version")
+    return await service.change(subject, call, decision, "Delete Schema Version", concerns_references=True)
 
 
 async def test_compatibility(service: Service, call: Call) -> Any:
@@ -396,6 +400,7 @@ async def test_compatibility(service: Service, call: Call) -> Any:
         if not request.text.strip():
             raise errors.invalid_schema("Empty schema")
         async with service.prepared(subject, request):
+            await service.compare_ahead(subject, request, normalize, living)
             parsed, request = canonicalized(service.library, service.rules, config, subject, request, normalize)
             messages = incompatibilities(service.library, service.rules, config, parsed, request, living)
     except RegistryError as error:
@@ -461,7 +466,7 @@ async def put_mode(service: Service, call: Call) -> Any:
     if subject is not None and not is_valid(subject, for_settings=True):
         raise errors.invalid_subject(subject)
     decision = lambda: decide.set_mode(service.state, service.rules, subject, mode, force)  # noqa: E731
-    await service.change(subject, call, decision, "Update mode")
+    await service.change(subject, call, decision, "Update mode", concerns_references=True)
     return echoed
 
 
@@ -489,7 +494,7 @@ async def version(service: Service, call: Call) -> Any:
 CONFIG = {"GET": get_config, "PUT": put_config, "DELETE": delete_config}
 MODE = {"GET": get_mode, "PUT": put_mode, "DELETE": delete_mode}
 ROUTES: Routes = {
-    (): {"GET": root},
+    (): {"GET": root, "POST": root},
     ("schemas", "ids", "*"): {"GET": schema_of_id},
     ("schemas", "ids", "*", "schema"): {"GET": schema_text_of_id},
     ("schemas", "ids", "*", "subjects"): {"GET": subjects_of_id},

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from barnabas.services.registry.http import make_app
-from barnabas.services.registry.quick import quick_protocol
+from barnabas.services.registry.quick import KeptAnswers, quick_protocol
 from barnabas.services.registry.routes import ROUTES
 from barnabas.services.registry.service import Service
 from barnabas.services.registry.settings import RegistrySettings
@@ -37,11 +37,12 @@ async def serve(service: Service, listening: socket.socket, ready: Callable[[Ser
     ids = service.state.ids.setdefault(DEFAULT_CONTEXT, {})
     security = service.settings.security
     # The quick way looks at no password.
-    protocol = quick_protocol(ids, service.metrics) if security.is_open else "auto"
+    kept = KeptAnswers(service)
+    protocol = quick_protocol(ids, kept, service.metrics) if security.is_open else "auto"
     await service.start()
     try:
         port = listening.getsockname()[1]
-        app = security.guard(make_app(service, ROUTES))
+        app = security.guard(make_app(service, ROUTES, kept))
         await server.serve(app, listening, lambda: ready(service, port), protocol=protocol, tls=security.context())
     finally:
         await service.stop()

@@ -5,8 +5,10 @@ order, so every instance knows the same.
 - DELETE_SUBJECT soft-deletes all versions up to one; CLEAR_SUBJECT removes what is soft-deleted, before an import.
 - CONFIG and MODE are settings of a subject, of a context (`:.name:`) or, with no subject, of everything.
 - An id belongs to the first schema that took it. A record that gives the id of one schema to another is refused, here
-  and on every other instance: two instances that both believed to be the primary cannot give one id twice. Who writes
-  undoes such a record (`refused`), for compaction could otherwise turn the order round.
+  and on every other instance: two instances that both believed to be the primary cannot give one id twice. A version
+  belongs to its first schema in the same way, but where subjects are imported: what a former primary has sent may lie
+  in the network and arrive when another has long used the number. Who writes undoes such a record (`refused`), for
+  compaction could otherwise turn the order round.
 - The highest id ever seen is kept even if its schema goes: ids are not used again. A NOOP record with a value keeps it
   through compaction; Confluent's registry skips NOOP records.
 """
@@ -85,8 +87,12 @@ class State:
         context = context_of(subject)
         self.id_max[context] = max(self.id_max.get(context, 0), schema.id)
         owners = self.ids.setdefault(context, {}).get(schema.id, ())
-        if any(each.text != schema.text for each in owners if (each.subject, each.version) != (subject, version)):
-            self.refused[key] = self.subjects.get(subject, {}).get(version)
+        existing = self.subjects.get(subject, {}).get(version)
+        taken = existing is not None and (existing.id, existing.text) != (schema.id, schema.text)
+        if (taken and self.mode_in_scope(subject) != "IMPORT") or any(
+            each.text != schema.text for each in owners if each is not existing
+        ):
+            self.refused[key] = existing
             return
         self._remove(subject, version)
         self.subjects.setdefault(subject, {})[version] = schema

@@ -48,7 +48,8 @@ class SchemaTopic:
         self._partition = (settings.topic, 0)
         self.cluster_id = ""
         self._ask = Cluster(settings.kafka)
-        self._ask_lock = threading.Lock()
+        self._end = Cluster(replace(settings.kafka, default_api_timeout_ms=settings.timeout_ms))
+        self._end_lock = threading.Lock()
         self._consumer: AssignedConsumer | None = None
         self._producer: Producer | None = None
         self._reader: threading.Thread | None = None
@@ -135,8 +136,9 @@ class SchemaTopic:
         return written
 
     def end_offset(self) -> int:
-        with self._ask_lock:
-            return self._ask.list_offsets({self._partition: END})[self._partition].offset
+        """Blocking, for `kafkastore.timeout.ms` at most."""
+        with self._end_lock:
+            return self._end.list_offsets({self._partition: END})[self._partition].offset
 
     def close(self) -> None:
         self._closing.set()
@@ -147,6 +149,7 @@ class SchemaTopic:
         if self._consumer is not None:
             self._consumer.close()
         self._ask.close()
+        self._end.close()
 
     def _read(self, on_records: OnRecords) -> None:
         assert self._consumer is not None

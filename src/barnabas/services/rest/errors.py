@@ -89,8 +89,21 @@ def invalid_consumer(message: str) -> HttpError:
     return HttpError(422, 42204, f"Invalid consumer configuration: {message}")
 
 
+def invalid_consumer_value(message: str) -> HttpError:
+    text = "Invalid consumer configuration. It does not abide by the constraints: "
+    return HttpError(422, 40001, text + message)
+
+
 def invalid_schema(message: str) -> HttpError:
     return HttpError(422, 42205, f"Invalid schema: {message}")
+
+
+def invalid_payload(message: str) -> HttpError:
+    return HttpError(422, 42206, f"Payload error. {message}")
+
+
+def refused_batch(message: str) -> HttpError:
+    return HttpError(422, 42208, message)
 
 
 def unprocessable(message: str) -> HttpError:

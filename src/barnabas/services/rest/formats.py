@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from datetime import datetime
 from typing import Any
 
 from barnabas.client.serdes import Deserializer, SerdeError
@@ -28,7 +29,17 @@ def from_base64(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise SerdeError(f"data={value[:80]} is not a base64 string.") from None
+        raise SerdeError(f"data={json.dumps(value)[:80]} is not a valid base64 string.") from None
+
+
+def point_in_time_ms(given: Any) -> int | None:
+    """Of milliseconds or of a time as ISO 8601 writes it; None if it is neither."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given if given >= 0 else None
+    try:
+        return int(datetime.fromisoformat(str(given)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def to_bytes(form: str, value: Any) -> bytes | None:

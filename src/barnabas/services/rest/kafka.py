@@ -34,6 +34,7 @@ T = TypeVar("T")
 QUESTIONS_MAX = 16  # at a time; each has a thread and connections of its own
 CALLERS_MAX = 64  # whose connections are kept, where the proxy acts as its callers
 READERS_MAX = 256  # consumers that wait for records at the same time
+ORDERS_MAX = 64
 # A topic that is not there is not waited for; a broker that is slow is.
 PRODUCER_DEFAULTS = {"linger.ms": "0", "max.block.ms": "10000", "delivery.timeout.ms": "30000", "acks": "all"}
 
@@ -63,6 +64,7 @@ class Kafka:
         self._lock = threading.Lock()
         self._questions = ThreadPoolExecutor(QUESTIONS_MAX, "rest-question")
         self._readers = ThreadPoolExecutor(READERS_MAX, "rest-reader")
+        self._orders = ThreadPoolExecutor(ORDERS_MAX, "rest-order")
         self._registry: Registry | None = None
         self._cluster_id = ""
         self.serializers = Serializers(lambda: self.registry)
@@ -73,8 +75,12 @@ class Kafka:
         return await self._in(self._questions, lambda: self._asked(question))
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Work of consumers, which may wait for records for a while."""
+        """Work of consumers that may wait for records for a while."""
         return await self._in(self._readers, work)
+
+    async def order(self, work: Callable[[], T]) -> T:
+        """Other work of consumers: however many wait for records, one can be made, subscribed and deleted."""
+        return await self._in(self._orders, work)
 
     async def write(self, work: Callable[[], T]) -> T:
         return await self._in(self._questions, work)
@@ -173,3 +179,4 @@ class Kafka:
             self._registry.close()
         self._questions.shutdown(wait=False, cancel_futures=True)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._orders.shutdown(wait=False, cancel_futures=True)

@@ -28,6 +28,11 @@ def v2(method: str, pattern: str, handler: Handler[Proxy]) -> Route[Proxy]:
     return Route(method, pattern, handler, V2, V2_BODIES)
 
 
+def consumers_v2(method: str, pattern: str, handler: Handler[Proxy]) -> Route[Proxy]:
+    """Types of records are taken and given where no records are, too: clients set their headers once."""
+    return Route(method, pattern, handler, V2_RECORDS, V2_PRODUCED)
+
+
 def v3(method: str, pattern: str, handler: Handler[Proxy]) -> Route[Proxy]:
     return Route(method, CLUSTER + pattern, handler, JSON, (*JSON, "application/octet-stream"))
 
@@ -43,18 +48,18 @@ V2_ROUTES = [
     v2("GET", "/topics/{topic}/partitions/{partition}/offsets", metadata.offsets),
     Route("POST", "/topics/{topic}", produce.produce, V2, V2_PRODUCED),
     Route("POST", "/topics/{topic}/partitions/{partition}", produce.produce, V2, V2_PRODUCED),
-    v2("POST", "/consumers/{group}", consumers.create),
-    v2("DELETE", INSTANCE, consumers.delete),
-    v2("GET", f"{INSTANCE}/subscription", consumers.subscription),
-    v2("POST", f"{INSTANCE}/subscription", consumers.subscribe),
-    v2("DELETE", f"{INSTANCE}/subscription", consumers.unsubscribe),
-    v2("GET", f"{INSTANCE}/assignments", consumers.assignments),
-    v2("POST", f"{INSTANCE}/assignments", consumers.assign),
-    v2("GET", f"{INSTANCE}/offsets", consumers.committed),
-    v2("POST", f"{INSTANCE}/offsets", consumers.commit),
-    v2("POST", f"{INSTANCE}/positions", consumers.seek),
-    v2("POST", f"{INSTANCE}/positions/beginning", consumers.seek_to_beginning),
-    v2("POST", f"{INSTANCE}/positions/end", consumers.seek_to_end),
+    consumers_v2("POST", "/consumers/{group}", consumers.create),
+    consumers_v2("DELETE", INSTANCE, consumers.delete),
+    consumers_v2("GET", f"{INSTANCE}/subscription", consumers.subscription),
+    consumers_v2("POST", f"{INSTANCE}/subscription", consumers.subscribe),
+    consumers_v2("DELETE", f"{INSTANCE}/subscription", consumers.unsubscribe),
+    consumers_v2("GET", f"{INSTANCE}/assignments", consumers.assignments),
+    consumers_v2("POST", f"{INSTANCE}/assignments", consumers.assign),
+    consumers_v2("GET", f"{INSTANCE}/offsets", consumers.committed),
+    consumers_v2("POST", f"{INSTANCE}/offsets", consumers.commit),
+    consumers_v2("POST", f"{INSTANCE}/positions", consumers.seek),
+    consumers_v2("POST", f"{INSTANCE}/positions/beginning", consumers.seek_to_beginning),
+    consumers_v2("POST", f"{INSTANCE}/positions/end", consumers.seek_to_end),
     Route("GET", f"{INSTANCE}/records", consumers.records, V2_RECORDS),
 ]
 
@@ -81,6 +86,7 @@ V3_ROUTES = [
     v3("PATCH", "/topics/{topic}", topics.update_topic),
     v3("DELETE", "/topics/{topic}", topics.delete_topic),
     v3("GET", "/topics/-/configs", configs.list_all_topics_configs),
+    v3("POST", "/topics/-/configs:alter", configs.alter_many_topics),
     v3("GET", "/topics/{topic}/configs", configs.list_configs),
     v3("POST", "/topics/{topic}/configs:alter", configs.alter_many),
     v3("GET", "/topics/{topic}/configs/{name}", configs.get_config),

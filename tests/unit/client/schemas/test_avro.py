@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.schemas import InvalidSchema, ResolvedReference, parse_schema
+from barnabas.client.schemas.avro import compatibility
 from barnabas.client.schemas.avro.schema import AvroSchema
 
 
@@ -110,6 +111,30 @@ class TestReading:
         assert (
             avro(record(field("b", "int", aliases=["a"]))).unreadable(avro(record(field("a", "int"))), "n", "o") == []
         )
+
+
+def union(branches: int, name: str, fields: int = 20) -> AvroSchema:
+    listed = [field(f"{name}{number}", "int") for number in range(fields)]
+    return avro([record(*listed, name=f"R{number}") for number in range(branches)])
+
+
+class TestLargeUnions:
+    def test_are_compared_by_name_and_found_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, old = union(12, "y"), union(12, "x")
+        exact = new.unreadable(old, "new", "old")
+        monkeypatch.setattr(compatibility, "STEPS_MAX", 100)
+        assert new.unreadable(old, "new", "old") == exact
+        assert len(exact) == 12
+        assert union(12, "x").unreadable(old, "new", "old") == []
+
+    def test_of_a_thousand_records_read_themselves(self) -> None:
+        assert union(1_000, "x", 5).unreadable(union(1_000, "x", 5), "new", "old") == []
+
+    def test_without_measure_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compatibility, "STEPS_MAX", 100)
+        monkeypatch.setattr(compatibility, "MANY_STEPS_MAX", 1_000)
+        (said,) = union(100, "x").unreadable(union(100, "y"), "new", "old")
+        assert "too complex" in said
 
 
 PRIMITIVES = st.sampled_from(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])

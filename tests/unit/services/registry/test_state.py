@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.schemas.avro.schema import AvroSchema
 from barnabas.services.registry import decide
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.records import (
@@ -119,6 +120,50 @@ class TestIds:
         assert stage.state.contexts == {".c"}
         assert stage.state.by_id(1, ":.c:").text == '"long"'
         assert stage.state.by_id(1, None).text == '"int"'
+
+
+class TestVersions:
+    def test_a_version_belongs_to_its_first_schema(self) -> None:
+        """A record that a former primary sent, and the network delivered late."""
+        stage = Stage()
+        late = stage.decide_registration("a", '"int"')
+        stage.pending = decide.Pending()  # of another instance, which has not seen it
+        answered = stage.register("a", '"long"')
+        assert (answered.id, answered.version) == (late.answer.id, late.answer.version)
+        stage.write(*late.records)
+        assert stage.state.version("a", 1).text == '"long"'
+        assert stage.state.by_id(answered.id, None).text == '"long"'
+        assert stage.state.refused == {Key(SCHEMA, "a", 1): stage.state.version("a", 1)}
+        stage.write(stage.state.version("a", 1).record())  # it is undone
+        assert stage.state.refused == {}
+        assert stage.compacted().state.version("a", 1).text == '"long"'
+
+    def test_a_deleted_version_does_not_come_back_as_another_schema(self) -> None:
+        stage = Stage()
+        late = stage.decide_registration("a", '"int"')
+        stage.pending = decide.Pending()
+        stage.register("a", '"long"')
+        stage.carry_out(decide.delete_version(stage.state, "a", 1, False))
+        stage.write(*late.records)
+        assert stage.state.latest("a") is None
+
+    def test_an_import_may_replace_a_version(self) -> None:
+        stage = Stage()
+        stage.carry_out(decide.set_mode(stage.state, decide.Rules(), "a", "IMPORT", False))
+        stage.register("a", '"int"', id=5, version=1)
+        stage.register("a", '"long"', id=6, version=1)
+        assert stage.state.version("a", 1).text == '"long"'
+
+
+def test_a_registration_does_not_look_into_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subject may have thousands of them."""
+    stage = Stage()
+    stage.write(Record(Key(CONFIG), {"compatibilityLevel": "NONE"}))
+    for number in range(30):
+        stage.register("a", f'{{"type":"fixed","name":"F","size":{number + 1}}}')
+    stage.decide_registration("a", '"int"')
+    monkeypatch.setattr(AvroSchema, "equivalent", lambda *_: pytest.fail("two schemas were compared"))
+    assert stage.decide_registration("a", '"long"').answer.version == 31
 
 
 class TestDeletion:

@@ -3,6 +3,10 @@
 Each finding names the rule that is broken and where, as a JSON pointer into the reader's schema. A pair of types that
 was compared before counts as it did then: that ends recursion, and a named type used twice is found wrong at the first
 place it is used.
+
+Confluent compares every branch of a union with every other. That is done up to a number of steps. Unions that take more
+are compared with their branches of the same name only, which finds the same but may name another place; what takes too
+many steps even so is not compared to its end.
 """
 
 from __future__ import annotations
@@ -44,8 +48,16 @@ DESCRIPTIONS = {
 }
 
 
+STEPS_MAX = 50_000  # about a third of a second
+MANY_STEPS_MAX = 500_000
+
+
 class AmbiguousField(ValueError):
     pass
+
+
+class TooComplex(ValueError):
+    """Comparing takes more steps than anybody should wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +72,34 @@ class Incompatibility:
 
 
 def incompatibilities(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
-    return Comparison().compare(reader, writer, ())
+    try:
+        return Comparison(STEPS_MAX).compare(reader, writer, ())
+    except TooComplex:
+        return Comparison(MANY_STEPS_MAX, by_name=True).compare(reader, writer, ())
 
 
 Path = tuple[str, ...]
 
 
 class Comparison:
-    def __init__(self) -> None:
+    def __init__(self, steps: int, *, by_name: bool = False) -> None:
         self._found: dict[tuple[int, int], list[Incompatibility]] = {}
+        self._steps = steps
+        self._by_name = by_name
 
     def compare(self, reader: AvroType, writer: AvroType, path: Path) -> list[Incompatibility]:
         pair = id(reader), id(writer)
         known = self._found.get(pair)
         if known is None:
+            self._count(1)
             self._found[pair] = []  # while it is under way it counts as compatible
             known = self._found[pair] = self._compare(reader, writer, path)
         return known
+
+    def _count(self, steps: int) -> None:
+        self._steps -= steps
+        if self._steps < 0:
+            raise TooComplex
 
     def _compare(self, reader: AvroType, writer: AvroType, path: Path) -> list[Incompatibility]:
         if reader.kind == writer.kind:
@@ -88,7 +111,9 @@ class Comparison:
                 for each in self.compare(reader, branch, (*path, str(index)))
             ]
         if isinstance(reader, Union):
-            if any(not self.compare(branch, writer, path) for branch in reader.branches):
+            self._count(len(reader.branches) // (10 if self._by_name else 1) + 1)
+            branches = [each for each in reader.branches if not (self._by_name and _names_differ(each, writer))]
+            if any(not self.compare(branch, writer, path) for branch in branches):
                 return []
             return [_lacking(writer, path)]
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
@@ -126,6 +151,7 @@ class Comparison:
 
     def _fields(self, reader: Record, writer: Record, path: Path) -> list[Incompatibility]:
         found: list[Incompatibility] = []
+        self._count(len(reader.fields))
         written = {field.name: field for field in writer.fields}
         for position, field in enumerate(reader.fields):
             at = (*path, str(position))
@@ -150,8 +176,14 @@ def _source(field: Field, written: dict[str, Field], writer: Record) -> Field | 
     return written[names[0]] if names else None
 
 
+def _names_differ(reader: AvroType, writer: AvroType) -> bool:
+    if not isinstance(reader, Named) or not isinstance(writer, Named):
+        return False
+    return reader.name != writer.name and writer.full_name not in reader.aliases
+
+
 def _names(reader: Named, writer: Named, path: Path) -> list[Incompatibility]:
-    if reader.name == writer.name or writer.full_name in reader.aliases:
+    if not _names_differ(reader, writer):
         return []
     return [Incompatibility("NAME_MISMATCH", _pointer((*path, "name")), f"expected: {writer.full_name}")]
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from barnabas.client.schemas import ParsedSchema, ResolvedReference
 from barnabas.client.schemas.avro.canonical import canonical_text, normalize
-from barnabas.client.schemas.avro.compatibility import AmbiguousField, incompatibilities
+from barnabas.client.schemas.avro.compatibility import AmbiguousField, TooComplex, incompatibilities
 from barnabas.client.schemas.avro.parse import parse_avro
 
 
@@ -41,4 +41,6 @@ class AvroSchema:
             found = incompatibilities(self.root, written.root)
         except AmbiguousField as error:
             return [f"Unexpected exception during compatibility check: {error}"]
+        except (TooComplex, RecursionError):
+            return ["Unexpected exception during compatibility check: the schemas are too complex to be compared"]
         return [each.show(reader, writer) for each in found]

@@ -15,8 +15,8 @@ from barnabas.client.offsets import CommittedOffset
 from barnabas.client.records import ConsumerRecord
 from barnabas.client.serdes import RegistryRefused, SerdeError
 from barnabas.services.rest import errors
-from barnabas.services.rest.consumers import Consumers, Held
-from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, v2_type
+from barnabas.services.rest.consumers import Consumers, Held, topic_pattern
+from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, point_in_time_ms, v2_type
 from barnabas.services.rest.instances import Instance
 from barnabas.services.rest.proxy import Proxy
 from barnabas.web.app import Answer, as_response
@@ -28,6 +28,7 @@ T = TypeVar("T")
 START, END = -2, -1
 NAME = re.compile(r"[^\x00-\x1f/]{1,200}\Z")
 READ_MAX_MS = 60_000
+PATTERN_MAX = 1_000
 
 
 async def create(proxy: Proxy, call: Call) -> Any:
@@ -35,7 +36,7 @@ async def create(proxy: Proxy, call: Call) -> Any:
     if not isinstance(tree, dict):
         raise errors.unprocessable("Request body has invalid format: an object is needed.")
     instance = _new_instance(proxy, call.parameters["group"], tree)
-    await proxy.kafka.read(lambda: proxy.consumers.create(instance))
+    await proxy.kafka.order(lambda: proxy.consumers.create(instance))
     base = proxy.base_url(call)
     uri = f"{base}/consumers/{call.segments[1]}/instances/{instance.name}"
     return {"instance_id": instance.name, "base_uri": uri}
@@ -44,18 +45,21 @@ async def create(proxy: Proxy, call: Call) -> Any:
 def _new_instance(proxy: Proxy, group: str, tree: dict[str, Any]) -> Instance:
     form = str(tree.get("format") or "binary").lower()
     if form not in FORMATS:
-        raise errors.invalid_consumer(f"Invalid format type {form}; valid are {', '.join(FORMATS)}.")
-    name = tree.get("name") or f"rest-consumer-{uuid.uuid4()}"
+        raise errors.unprocessable(f"Invalid format type. {form} is none of {', '.join(FORMATS)}.")
+    name = tree.get("id") or tree.get("name") or f"rest-consumer-{uuid.uuid4()}"
     if not isinstance(name, str) or not NAME.match(name):
         raise errors.invalid_consumer("name is not a name.")
     reset = tree.get("auto.offset.reset")
     auto_commit = str(tree.get("auto.commit.enable", True)).lower()
     if auto_commit not in ("true", "false"):
         raise errors.invalid_consumer("auto.commit.enable is neither true nor false.")
-    timeout_ms = _whole(tree, "consumer.request.timeout.ms", proxy.kafka.settings.request_timeout_ms)
-    min_bytes = _whole(tree, "fetch.min.bytes", -1)
+    default_ms = proxy.kafka.settings.request_timeout_ms
+    timeout_ms = _whole(tree, "consumer.request.timeout.ms", _whole(tree, "requestWaitMs", default_ms))
+    min_bytes = _whole(tree, "fetch.min.bytes", _whole(tree, "responseMinBytes", -1))
     if not -1 <= min_bytes <= 10_000_000:
-        raise errors.invalid_consumer("fetch.min.bytes must be between -1 and 10000000.")
+        raise errors.invalid_consumer_value(
+            f"Invalid value {min_bytes} for configuration fetch.min.bytes: it must be between -1 and 10000000"
+        )
     return Instance(
         group=group,
         name=name,
@@ -75,7 +79,7 @@ def _whole(tree: dict[str, Any], name: str, default: int) -> int:
 
 
 async def delete(proxy: Proxy, call: Call) -> Any:
-    await proxy.kafka.read(lambda: proxy.consumers.delete(call.parameters["group"], call.parameters["instance"]))
+    await proxy.kafka.order(lambda: proxy.consumers.delete(call.parameters["group"], call.parameters["instance"]))
 
 
 async def subscribe(proxy: Proxy, call: Call) -> Any:
@@ -85,10 +89,10 @@ async def subscribe(proxy: Proxy, call: Call) -> Any:
         raise errors.already_subscribed() if topics is not None else errors.unprocessable("topics are missing.")
     if topics is not None and not (isinstance(topics, list) and all(isinstance(each, str) for each in topics)):
         raise errors.unprocessable("topics is not a list of names.")
-    try:
-        re.compile(pattern or "")
-    except (re.error, TypeError):
-        raise errors.unprocessable(f"{pattern} is not a regular expression.") from None
+    if pattern is not None:
+        if not isinstance(pattern, str) or len(pattern) > PATTERN_MAX:
+            raise errors.unprocessable(f"topic_pattern is not a text of at most {PATTERN_MAX} characters.")
+        topic_pattern(pattern)
     await _with(proxy, call, lambda held: proxy.consumers.subscribe(held, topics or [], pattern))
 
 
@@ -120,10 +124,19 @@ async def assignments(proxy: Proxy, call: Call) -> Any:
 
 
 async def seek(proxy: Proxy, call: Call) -> Any:
-    tree = await _object(call)
-    places = _places(tree, "offsets")
-    offsets = [_offset(each) for each in tree["offsets"]]
-    await _with(proxy, call, lambda held: _seek(proxy.consumers, held, dict(zip(places, offsets, strict=True))))
+    """To offsets, and to the first records of points in time."""
+    tree = {"offsets": [], "timestamps": []} | {name: each for name, each in (await _object(call)).items() if each}
+    wanted = dict(zip(_places(tree, "offsets"), map(_offset, tree["offsets"]), strict=True))
+    times = dict(zip(_places(tree, "timestamps"), map(_time_ms, tree["timestamps"]), strict=True))
+    await _with(proxy, call, lambda held: _seek(proxy.consumers, held, wanted | _at_times(held, times)))
+
+
+def _at_times(held: Held, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where no record is late enough it is the end."""
+    if not times or held.consumer is None:
+        return dict.fromkeys(times, END)
+    _joined(held)
+    return held.consumer.offsets_at(times)
 
 
 async def seek_to_beginning(proxy: Proxy, call: Call) -> Any:
@@ -184,7 +197,10 @@ def _commit(held: Held, given: dict[TopicPartition, CommittedOffset] | None) -> 
 
 
 async def committed(proxy: Proxy, call: Call) -> Any:
-    places = _places(await _object(call), "partitions")
+    tree = await call.tree()
+    if tree is None:
+        raise errors.partition_not_found()
+    places = _places(as_object(tree), "partitions")
 
     def ask(held: Held) -> dict[TopicPartition, CommittedOffset]:
         if held.consumer is None:
@@ -214,7 +230,7 @@ async def records(proxy: Proxy, call: Call) -> Any:
         limit = proxy.kafka.settings.request_bytes_max
         return form, _read(proxy.consumers, held, wait_ms, limit if max_bytes is None else min(max_bytes, limit))
 
-    form, found = await _with(proxy, call, read)
+    form, found = await _with(proxy, call, read, waits=True)
     return as_response(Answer(found), v2_type(form) if v2_type(form) in accepted else PLAIN_V2)
 
 
@@ -272,18 +288,21 @@ def _shown(consumers: Consumers, held: Held, taken: list[ConsumerRecord]) -> lis
     return trees
 
 
-async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T]) -> T:
+async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T], *, waits: bool = False) -> T:
     group, name = call.parameters["group"], call.parameters["instance"]
 
     def do() -> T:
         with proxy.consumers.holding(group, name) as held:
             return work(held)
 
-    return await proxy.kafka.read(do)
+    return await (proxy.kafka.read(do) if waits else proxy.kafka.order(do))
 
 
 async def _object(call: Call) -> dict[str, Any]:
-    tree = await call.tree()
+    return as_object(await call.tree())
+
+
+def as_object(tree: Any) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise errors.unprocessable("Null input provided. Data is required." if tree is None else "An object is needed.")
     return tree
@@ -306,6 +325,13 @@ def _offset(tree: dict[str, Any]) -> int:
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise errors.unprocessable("offset is not a number from 0 on.")
     return offset
+
+
+def _time_ms(tree: dict[str, Any]) -> int:
+    time_ms = point_in_time_ms(tree.get("timestamp"))
+    if time_ms is None:
+        raise errors.unprocessable("timestamp is not a point in time.")
+    return time_ms
 
 
 def _query_number(call: Call, name: str) -> int | None:

@@ -10,6 +10,7 @@ from barnabas.client.admin.acls import (
     PATTERNS,
     PERMISSIONS,
     RESOURCES,
+    UNKNOWN,
     Acl,
     AclFilter,
     create_acls,
@@ -35,8 +36,8 @@ async def search(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
     wanted = _filter(call)
     found = await proxy.kafka.ask(lambda cluster: describe_acls(cluster, wanted))
-    url = place.url("acls") + (f"?{call.request.url.query}" if call.request.url.query else "")
-    metadata = {"self": url, "next": None}
+    asked = {name: each or "" for name, each in wanted._asdict().items()}
+    metadata = {"self": f"{place.url('acls')}?{urlencode(asked, safe='*')}", "next": None}
     return {"kind": "KafkaAclList", "metadata": metadata, "data": [_tree(place, each) for each in found]}
 
 
@@ -59,8 +60,9 @@ async def create_many(proxy: Proxy, call: Call) -> Any:
 
 async def delete(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    if not call.text("resource_type"):
-        raise errors.bad_request("resource_type is missing.")
+    for name in CHOICES:
+        if call.text(name, UNKNOWN).upper() == UNKNOWN:
+            raise errors.bad_request(f"Bad Request: {name} cannot be unspecified or UNKNOWN")
     wanted = _filter(call)
     found = await proxy.kafka.ask(lambda cluster: delete_acls(cluster, wanted))
     return {"data": [_tree(place, each) for each in found]}
@@ -90,6 +92,8 @@ def _chosen(name: str, value: str) -> str:
     try:
         number_of(CHOICES[name], value)
     except KeyError:
+        if value.upper() == UNKNOWN:
+            raise errors.bad_request(f"Bad Request: {name} cannot be UNKNOWN") from None
         raise errors.bad_request(f"{value} is not a {name}; there are {', '.join(CHOICES[name].values())}.") from None
     return value.upper()
 

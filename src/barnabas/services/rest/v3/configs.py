@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from barnabas.services.rest import errors
 from barnabas.services.rest.proxy import Proxy
 from barnabas.services.rest.v3.resources import Place, Tree, collection, not_found, number, object_of, place_of
 from barnabas.services.rest.v3.topics import described
+from barnabas.web.app import Answer
 from barnabas.web.calls import Call
+from barnabas.web.errors import HttpError
 
 DYNAMIC_DEFAULT = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
@@ -128,28 +130,61 @@ async def get_config(proxy: Proxy, call: Call) -> Any:
     raise not_found()
 
 
+def _unknown(place: Place, owner: Owner, name: str) -> HttpError:
+    kind = "TOPIC" if owner.kind == TOPIC else "BROKER"
+    return not_found(f"Config {name} cannot be found for {kind} {owner.name} in cluster {place.cluster_id}.")
+
+
 async def set_config(proxy: Proxy, call: Call) -> Any:
-    await place_of(proxy, call)
+    place = await place_of(proxy, call)
     tree = await object_of(call)
     if "value" not in tree:
         raise errors.bad_request("value is missing.")
     value = tree["value"]
     if value is not None and not isinstance(value, str):
         raise errors.bad_request("value is not a string.")
-    await _alter(proxy, Owner.of(call), lambda: {call.parameters["name"]: value})
+    await _alter(proxy, place, Owner.of(call), {call.parameters["name"]: value})
 
 
 async def reset_config(proxy: Proxy, call: Call) -> Any:
-    await place_of(proxy, call)
-    await _alter(proxy, Owner.of(call), lambda: {call.parameters["name"]: None})
+    place = await place_of(proxy, call)
+    await _alter(proxy, place, Owner.of(call), {call.parameters["name"]: None})
 
 
 async def alter_many(proxy: Proxy, call: Call) -> Any:
-    await place_of(proxy, call)
+    place = await place_of(proxy, call)
     tree = await object_of(call)
+    changes = _changes(_listed(tree))
+    await _alter(proxy, place, Owner.of(call), changes, validate_only=tree.get("validate_only") is True)
+
+
+async def alter_many_topics(proxy: Proxy, call: Call) -> Any:
+    """Of several topics; those that fail are told, the others are altered."""
+    place = await place_of(proxy, call)
+    tree = await object_of(call)
+    by_topic: dict[str, list[Any]] = {}
+    for each in _listed(tree):
+        if not isinstance(each, dict) or not isinstance(each.get("topic_name"), str):
+            raise errors.bad_request("data holds something without a topic_name.")
+        by_topic.setdefault(each["topic_name"], []).append(each)
+    failures = []
+    for topic, listed in by_topic.items():
+        try:
+            changes = _changes(listed)
+            await _alter(proxy, place, Owner(topic), changes, validate_only=tree.get("validate_only") is True)
+        except HttpError as error:
+            failures.append({"topic_name": topic, **error.tree})
+    return Answer({"failures": failures}, 207) if failures else None
+
+
+def _listed(tree: Tree) -> list[Any]:
     listed = tree.get("data")
     if not isinstance(listed, list):
         raise errors.bad_request("data is not a list.")
+    return listed
+
+
+def _changes(listed: list[Any]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for each in listed:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
@@ -158,16 +193,22 @@ async def alter_many(proxy: Proxy, call: Call) -> Any:
         if operation not in ("SET", "DELETE"):
             raise errors.bad_request(f"{operation} is neither SET nor DELETE.")
         changes[each["name"]] = None if operation == "DELETE" else each.get("value")
-    await _alter(proxy, Owner.of(call), lambda: changes, validate_only=tree.get("validate_only") is True)
+    return changes
 
 
 async def _alter(
-    proxy: Proxy, owner: Owner, changes: Callable[[], dict[str, str | None]], *, validate_only: bool = False
+    proxy: Proxy, place: Place, owner: Owner, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
     def change(cluster: Cluster) -> None:
-        owner.check(cluster)
+        if owner.topic is None and owner.broker is None:
+            owner.check(cluster)  # what all brokers have in common lists only what was set
+        else:
+            known = {each.name for each in owner.entries(cluster)}
+            for name in changes:
+                if name not in known:
+                    raise _unknown(place, owner, name)
         try:
-            alter_configs(cluster, owner.kind, {owner.name: changes()}, validate_only=validate_only)
+            alter_configs(cluster, owner.kind, {owner.name: changes}, validate_only=validate_only)
         except BrokerUnreachable:
             raise not_found() from None
 

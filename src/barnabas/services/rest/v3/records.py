@@ -17,12 +17,12 @@ from barnabas.client.serdes import RegisteredSchema, RegistryRefused, Schema, Se
 from barnabas.client.serdes.settings import RECORD, TOPIC, TOPIC_RECORD
 from barnabas.services.rest import errors
 from barnabas.services.rest.delivery import Deliveries, Outcome, ReadyRecord
-from barnabas.services.rest.formats import from_base64
+from barnabas.services.rest.formats import from_base64, point_in_time_ms
 from barnabas.services.rest.kafka import Kafka
 from barnabas.services.rest.proxy import Proxy
 from barnabas.services.rest.v2.produce import require_topic
 from barnabas.services.rest.v3.json_stream import NotAnObject, ObjectSplitter, ObjectTooLarge
-from barnabas.services.rest.v3.resources import Tree, object_of, place_of
+from barnabas.services.rest.v3.resources import EMPTY_BODY, Tree, place_of
 from barnabas.web.app import Answer, json_bytes
 from barnabas.web.calls import Call
 from barnabas.web.errors import HttpError
@@ -59,7 +59,7 @@ async def produce(proxy: Proxy, call: Call) -> Any:
     parts = call.stream()
     first = await anext(parts, b"")
     if not first.strip():
-        raise HttpError(422, 42206, "Payload error. Request body is empty. Data is required.")
+        raise errors.invalid_payload(EMPTY_BODY)
 
     async def reports() -> AsyncIterator[bytes]:
         splitter = ObjectSplitter(proxy.settings.body_bytes_max)
@@ -92,16 +92,19 @@ async def _objects(splitter: ObjectSplitter, first: bytes, parts: AsyncIterator[
 
 async def produce_batch(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    entries = (await object_of(call)).get("entries")
+    tree = await call.tree()
+    if tree is None:
+        raise errors.refused_batch(EMPTY_BODY)
+    entries = tree.get("entries") if isinstance(tree, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise HttpError(422, 42208, "Empty batch.")
+        raise errors.refused_batch("Empty batch.")
     if len(entries) > BATCH_MAX:
-        raise HttpError(422, 42208, f"Too many entries in batch. A batch has at most {BATCH_MAX}.")
+        raise errors.refused_batch("Too many entries in batch.")
     ids = [each.get("id") if isinstance(each, dict) else None for each in entries]
     if not all(isinstance(each, str) and 0 < len(each) <= IDENTIFIER_MAX for each in ids):
-        raise HttpError(422, 42208, "Batch entry identifier is not a valid string.")
+        raise errors.refused_batch("Batch entry identifier is not a valid string.")
     if len(set(ids)) < len(ids):
-        raise HttpError(422, 42208, "Batch entry identifiers are not distinct.")
+        raise errors.refused_batch("Batch entry IDs are not distinct.")
     reports = await _produce_trees(proxy.kafka, place.cluster_id, call.parameters["topic"], entries)
     successes = [{"id": name, **report} for name, report in zip(ids, reports, strict=True) if "message" not in report]
     for each in successes:
@@ -256,18 +259,16 @@ def _headers(tree: Tree) -> list[tuple[str, bytes | None]]:
 
 def _partition(tree: Tree) -> int | None:
     partition = tree.get("partition_id")
-    if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool) or partition < 0):
-        raise errors.bad_request("Bad Request: partition_id is not a number from 0 on")
+    if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
+        raise errors.bad_request("Bad Request: partition_id is not a number")
+    if partition is not None and partition < 0:
+        raise errors.partition_not_found()
     return partition
 
 
 def _timestamp(tree: Tree) -> int | None:
     given = tree.get("timestamp")
-    if given is None:
-        return None
-    try:
-        if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-            return given
-        return int(datetime.fromisoformat(str(given)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise errors.bad_request("Bad Request: timestamp is not a point in time") from None
+    time_ms = None if given is None else point_in_time_ms(given)
+    if given is not None and time_ms is None:
+        raise errors.bad_request("Bad Request: timestamp is not a point in time")
+    return time_ms

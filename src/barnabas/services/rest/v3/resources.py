@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+from barnabas.services.rest import errors
 from barnabas.services.rest.proxy import Proxy
 from barnabas.web.calls import Call
 from barnabas.web.errors import HttpError
 
 Tree = dict[str, Any]
+EMPTY_BODY = "Request body is empty. Data is required."
+NULL_BODY = "Null input provided. Data is required."
 
 
 class Place:
@@ -56,13 +59,15 @@ def number(text: str) -> int:
     return int(text)
 
 
-def not_found() -> HttpError:
-    return HttpError(404, 404, "HTTP 404 Not Found")
+def not_found(message: str = "HTTP 404 Not Found") -> HttpError:
+    return HttpError(404, 404, message)
 
 
-async def object_of(call: Call) -> Tree:
+async def object_of(call: Call, empty: str = NULL_BODY) -> Tree:
+    """`empty` is told of a body that is not there."""
     tree = await call.tree()
+    if tree is None:
+        raise errors.invalid_payload(empty)
     if not isinstance(tree, dict):
-        text = "Null input provided. Data is required." if tree is None else "An object is needed."
-        raise HttpError(422, 422, text)
+        raise errors.bad_request("An object is needed.")
     return tree

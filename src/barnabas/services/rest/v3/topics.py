@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from barnabas.client.admin.acls import OPERATIONS
 from barnabas.client.admin.reassignments import Ongoing, ongoing
 from barnabas.client.admin.topics import create_partitions, create_topic, delete_topics
 from barnabas.client.cluster import Cluster
@@ -12,36 +14,72 @@ from barnabas.client.errors import Refused
 from barnabas.client.metadata import NO_LEADER, PartitionMetadata, TopicMetadata
 from barnabas.services.rest import errors
 from barnabas.services.rest.proxy import Proxy
-from barnabas.services.rest.v3.resources import Place, Tree, collection, not_found, number, object_of, place_of
+from barnabas.services.rest.v3.resources import (
+    EMPTY_BODY,
+    Place,
+    Tree,
+    collection,
+    not_found,
+    number,
+    object_of,
+    place_of,
+)
 from barnabas.web.app import Answer
 from barnabas.web.calls import Call
 from barnabas.wire.errors import ErrorCode
 
 START, END = -2, -1
+ALL_OFFSETS = "earliest_and_latest"
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
 async def list_topics(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
     topics = (await proxy.kafka.ask(lambda cluster: cluster.metadata())).topics
-    return collection("KafkaTopic", place.url("topics"), [topic_tree(place, topics[name]) for name in sorted(topics)])
+    permitted: Mapping[str, list[str]] = {}
+    if call.text("includeAuthorizedOperations").lower() == "true":
+        permitted = await proxy.kafka.ask(lambda cluster: permitted_operations(cluster, topics))
+    trees = [topic_tree(place, topics[name], permitted=permitted.get(name, ())) for name in sorted(topics)]
+    return collection("KafkaTopic", place.url("topics"), trees)
 
 
 async def get_topic(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    return topic_tree(place, await _topic(proxy, call.parameters["topic"]))
+    topic = await _topic(proxy, call.parameters["topic"])
+    permitted: Mapping[str, list[str]] = {}
+    if call.text("include_authorized_operations").lower() == "true":
+        permitted = await proxy.kafka.ask(lambda cluster: permitted_operations(cluster, [topic.name]))
+    return topic_tree(place, topic, permitted=permitted.get(topic.name, ()))
+
+
+def permitted_operations(cluster: Cluster, names: Iterable[str]) -> dict[str, list[str]]:
+    """By topic: what whom the proxy asks as may do with it."""
+    from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    return {
+        each.name: [name for bit, name in OPERATIONS.items() if each.topic_authorized_operations >> bit & 1]
+        for each in cluster.ask(request).topics
+        if each.name is not None and each.topic_authorized_operations >= 0
+    }
 
 
 async def new_topic(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    tree = await object_of(call)
+    tree = await object_of(call, EMPTY_BODY)
     name = tree.get("topic_name")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise errors.bad_request("topic_name is missing.")
+    if not TOPIC_NAME.match(name) or name in (".", ".."):
+        raise errors.invalid_payload("Invalid topic name.")
     order = _order(tree)
     if tree.get("validate_only") is True:
         await proxy.kafka.ask(lambda cluster: _validate(cluster, name, order))
-        factor = order["replication_factor"] or 0
-        return topic_tree(place, None, name, order["partitions"] or 1, factor)
+        partitions = len(order["assignments"]) or order["partitions"] or 1
+        factor = len(order["assignments"][0]) if order["assignments"] else order["replication_factor"] or 0
+        tried = topic_tree(place, None, name, partitions, factor)
+        return Answer(tried, 200, {"location": place.url("topics", name)})
 
     def create(cluster: Cluster) -> TopicMetadata:
         create_topic(cluster, name, **order)
@@ -91,7 +129,7 @@ async def update_topic(proxy: Proxy, call: Call) -> Any:
     """The number of partitions is what can be changed."""
     place = await place_of(proxy, call)
     name = call.parameters["topic"]
-    count = _whole(await object_of(call), "partitions_count")
+    count = _whole(await object_of(call, "Request body is empty. Partitions_count is required."), "partitions_count")
     if count is None:
         raise errors.bad_request("partitions_count is missing.")
 
@@ -121,24 +159,27 @@ async def get_partition(proxy: Proxy, call: Call) -> Any:
 
 async def partition_offsets(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    topic, index, _ = await _partition(proxy, call)
+    kind = call.text("offset_type", ALL_OFFSETS)
+    if kind != ALL_OFFSETS:
+        raise errors.bad_request(f"Bad Request: offset_type:{kind} is invalid")
+    topic = (await _topic(proxy, call.parameters["topic"])).name
+    index = number(call.parameters["partition"])
 
     def ask(cluster: Cluster) -> tuple[int, int]:
         name = (topic, index)
+        if index not in cluster.topic(topic).partitions:
+            raise errors.partition_not_found()
         return cluster.list_offsets({name: START})[name].offset, cluster.list_offsets({name: END})[name].offset
 
     start, end = await proxy.kafka.ask(ask)
-    kind = call.text("offset_type").lower()
-    offsets = {"earliest_offset": start, "latest_offset": end}
-    if kind in ("earliest", "latest"):
-        offsets = {f"{kind}_offset": offsets[f"{kind}_offset"]}
     return place.resource(
         "KafkaPartitionWithOffsets",
         place.url("topics", topic, "partitions", index, "offset"),
-        f"topic={topic}/partition={index}/offset",
+        f"topic={topic}/partition={index}/offset_type={kind}",
         topic_name=topic,
         partition_id=index,
-        **offsets,
+        earliest_offset=start,
+        latest_offset=end,
     )
 
 
@@ -201,7 +242,12 @@ async def _partition(proxy: Proxy, call: Call) -> tuple[str, int, PartitionMetad
 
 
 def topic_tree(
-    place: Place, topic: TopicMetadata | None, name: str = "", partitions: int = 0, replication_factor: int = 0
+    place: Place,
+    topic: TopicMetadata | None,
+    name: str = "",
+    partitions: int = 0,
+    replication_factor: int = 0,
+    permitted: Iterable[str] = (),
 ) -> Tree:
     """Of a topic, or of one that was only tried."""
     if topic is not None:
@@ -218,6 +264,7 @@ def topic_tree(
         partitions=place.related("topics", name, "partitions"),
         configs=place.related("topics", name, "configs"),
         partition_reassignments=place.related("topics", name, "partitions", "-", "reassignment"),
+        authorized_operations=list(permitted),
     )
 
 
