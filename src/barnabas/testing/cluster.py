@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import methodcaller
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -96,21 +97,24 @@ class Cluster:
     def open(self) -> Self:
         """Starts all nodes, at the same time; raises StartFailed with a node's own sentence."""
         for node_id in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
-            directory = None if self._data_dir is None else self._data_dir / str(node_id)
-            self.nodes[node_id] = Node(
-                self._properties(node_id), data_dir=directory, cluster_id=self.cluster_id, timeout_s=self._timeout_s
-            )
+            self.nodes[node_id] = self._node(node_id)
         self.start(*self.nodes)
         return self
+
+    def _node(self, node_id: int) -> Node:
+        directory = None if self._data_dir is None else self._data_dir / str(node_id)
+        return Node(
+            self._properties(node_id), data_dir=directory, cluster_id=self.cluster_id, timeout_s=self._timeout_s
+        )
 
     def close(self) -> None:
         """Stops all, brokers before controllers, and removes what is temporary."""
         controllers = [each for each in self.controller_ids if each not in self.broker_ids]
         try:
             for ids in (self.broker_ids, controllers):
-                self._together(Node.kill, [each for each in ids if each in self.running])
+                self._together(methodcaller("kill"), [each for each in ids if each in self.running])
         finally:
-            self._together(Node.close, list(self.nodes))
+            self._together(methodcaller("close"), list(self.nodes))
             for port in self._ports.values():
                 port.release()
             self._ports.clear()
@@ -130,25 +134,25 @@ class Cluster:
     # Some of them.
 
     def start(self, *node_ids: int) -> None:
-        self._together(Node.start, node_ids)
+        self._together(methodcaller("start"), node_ids)
 
     def stop(self, *node_ids: int) -> None:
         """In order, as SIGTERM asks for it: a broker hands its partitions over first."""
-        self._together(Node.stop, node_ids)
+        self._together(methodcaller("stop"), node_ids)
 
     def restart(self, *node_ids: int) -> None:
-        self._together(Node.restart, node_ids)
+        self._together(methodcaller("restart"), node_ids)
 
     def kill(self, *node_ids: int) -> None:
         """As `kill -9`."""
-        self._together(Node.kill, node_ids)
+        self._together(methodcaller("kill"), node_ids)
 
     def pause(self, *node_ids: int) -> None:
         """As a machine that hangs: connections stay open, and nobody answers."""
-        self._together(Node.pause, node_ids)
+        self._together(methodcaller("pause"), node_ids)
 
     def resume(self, *node_ids: int) -> None:
-        self._together(Node.resume, node_ids)
+        self._together(methodcaller("resume"), node_ids)
 
     # Between them.
 
