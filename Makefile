@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi mixed
 
 setup: $(STAMP)
 
@@ -131,14 +131,22 @@ simulate-replication-mutants: setup
 	$(BIN)/python -m tests.support.replication.mutants
 
 # A cluster of processes whose nodes are killed, hang and are cut off under clients of all kinds: `make chaos MINUTES=10`.
-# SEED=17 repeats the faults of a run; FAULTS="kill,isolate" chooses among them.
+# SEED=17 repeats the faults of a run; FAULTS="kill,isolate" chooses among them. NODES=--kafka does it to three nodes of
+# Apache Kafka, NODES=--mixed to two of ours and one of Apache Kafka's.
 MINUTES ?= 5
 chaos: setup
-	$(BIN)/python -m tests.support.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults "$(FAULTS)")
+	$(BIN)/python -m tests.support.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults "$(FAULTS)") $(NODES)
 
 # Three of our nodes are replaced by three of Apache Kafka's and these by ours again, under load: two to five minutes.
 migration: setup
 	BARNABAS_MIGRATION=1 $(BIN)/python -m pytest tests/reference/test_migration.py -s
+
+# Pipelines of Java clients on a cluster of both, the tools of Kafka's system tests on ours, and three directories that
+# go from one to the other: five minutes.
+mixed: setup
+	BARNABAS_MIXED_COORDINATORS=1 BARNABAS_REPLICATION_TOOLS=1 BARNABAS_HAND_OVER=1 $(BIN)/python -m pytest -s \
+		tests/reference/test_mixed_coordinators.py tests/reference/test_replication_tools.py \
+		tests/reference/test_hand_over_cluster.py
 
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup

@@ -1,6 +1,7 @@
 """`python -m tests.support.chaos --minutes 5 --seed 17`: a cluster under faults; exits with 1 if there is an anomaly.
 
-A seed gives the faults, their order and their length; when they come depends on the machine.
+A seed gives the faults, their order and their length; when they come depends on the machine. `--kafka` does the same to
+three nodes of Apache Kafka, so that the judge is known to be fair, `--mixed` to one of Apache Kafka and two of ours.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from barnabas.testing import Cluster
 from tests.support.chaos.faults import KINDS
+from tests.support.chaos.foreign import ForeignCluster
 from tests.support.chaos.run import CONFIG, Run
+
+NODES = [1, 2, 3]
 
 
 def main() -> int:
@@ -23,16 +26,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(100_000))
     parser.add_argument("--faults", help=f"only these, with commas between them: {', '.join(KINDS)}")
     parser.add_argument("--keep", type=Path, help="a new directory for the nodes' files and logs, kept if one fails")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--kafka", action="store_true", help="all nodes are Apache Kafka's")
+    whose.add_argument("--mixed", action="store_true", help="one node, drawn by the seed, is Apache Kafka's")
     given = parser.parse_args()
     kinds = [each.strip() for each in given.faults.split(",")] if given.faults else None
     if unknown := [each for each in kinds or [] if each not in KINDS]:
         parser.error(f"no such fault: {', '.join(unknown)}")
     directory = given.keep or Path(tempfile.mkdtemp(prefix="chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
-    print(f"seed {given.seed}, {given.minutes:g} minutes", flush=True)
+    kafkas = NODES if given.kafka else NODES[given.seed % len(NODES) :][:1] if given.mixed else []
+    print(f"seed {given.seed}, {given.minutes:g} minutes" + (f", Apache Kafka: {kafkas}" * bool(kafkas)), flush=True)
     run = Run(given.seed, given.minutes * 60, kinds=kinds, tell=lambda line: print(line, flush=True))
     try:
-        with Cluster(brokers=3, config=CONFIG, links=True, data_dir=directory / "data") as cluster:
+        with ForeignCluster(kafkas, directory / "data", brokers=len(NODES), config=CONFIG, links=True) as cluster:
             report = run(cluster)
             if given.keep:
                 for node_id, node in cluster.nodes.items():

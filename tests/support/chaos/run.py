@@ -39,7 +39,7 @@ CONFIG: dict[str, object] = {
     "transaction.state.log.num.partitions": 3,
     "leader.imbalance.check.interval.seconds": 5,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2000,
-    "log.segment.bytes": 1_000_000,
+    "log.segment.bytes": 1 << 20,  # the least that Apache Kafka takes
     "group.initial.rebalance.delay.ms": 0,
 }
 

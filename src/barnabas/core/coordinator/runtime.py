@@ -195,15 +195,20 @@ class ShardRuntime(Generic[S]):
         self._appended_position = batch.position
         self._written.append((end_offset, batch.position))
 
-    def append_failed(self, error: KafkaError) -> None:
-        """Nothing behind what was appended has happened."""
+    def append_failed(self, error: KafkaError, position: int | None = None) -> None:
+        """Nothing behind what was appended has happened.
+
+        `position` is that of the batch that was refused. What was decided behind it may rest on it, and is to be tried
+        again: a producer that is fenced is no matter of theirs.
+        """
         self._batches = []
         self.timeline.revert(self._appended_position)
         failed = [each for each in self._waiting if each.position > self._appended_position]
         for _ in failed:
             self._waiting.pop()
         for each in failed:
-            self._fail(each, error)
+            is_behind = position is not None and each.position > position
+            self._fail(each, _of_a_former(error) if is_behind else error)
 
     def committed(self, high_watermark: int) -> None:
         written = self._written
@@ -257,6 +262,13 @@ class ShardRuntime(Generic[S]):
 
 def _pieces(records: Sequence[CoordinatorRecord]) -> list[Sequence[CoordinatorRecord]]:
     return [records[start : start + PIECE_RECORDS] for start in range(0, len(records), PIECE_RECORDS)]
+
+
+def _of_a_former(error: KafkaError) -> KafkaError:
+    """What those are told who come behind a decision that could not be appended."""
+    if error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        return error
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
 
 
 def append_error(error: KafkaError) -> KafkaError:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.core.coordinator.decision import Decision
+from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.transactions.records import record_of, tombstone_of
 from barnabas.core.transactions.refusals import concurrent, fenced, no_producer, wrong_state
@@ -79,10 +80,22 @@ def end_transaction(transactions: Transactions, asked: EndTransaction, now_ms: i
     if asked.producer_epoch != found.producer_epoch:
         raise fenced(found)
     if found.state is not ONGOING and asked.committed:
-        raise wrong_state(found, asked.committed)
+        return _refuse_as_leader(found, asked)
     return _prepare(
         transactions, found, asked.committed, asked.transaction_version, now_ms, new_producer_id=asked.new_producer_id
     )
+
+
+def _refuse_as_leader(found: Transaction, asked: EndTransaction) -> Decision[Ended]:
+    """A commit of what has not begun ends the producer for good. So it is refused only once the same state has been
+    committed again: another coordinator may know of partitions, while this one has not heard that it leads no more."""
+    refused: Promise[Ended] = Promise()
+
+    def decided(error: KafkaError | None) -> None:
+        if error is None:
+            refused.fail(wrong_state(found, asked.committed))
+
+    return Decision([record_of(found, asked.transaction_version)], refused, decided=decided)
 
 
 def _end_in_same_epoch(
@@ -173,14 +186,11 @@ def _then_write_markers(transactions: Transactions, *transactional_ids: str) -> 
     return decided
 
 
-def complete(
-    transactions: Transactions, transactional_id: str, transaction_version: int, now_ms: int
-) -> Decision[None]:
-    """All markers of a prepared transaction are written."""
-    found = transactions.by_id.get(transactional_id)
-    if found is None or found.state not in PREPARED:
+def complete(transactions: Transactions, ended: Transaction, transaction_version: int, now_ms: int) -> Decision[None]:
+    """All markers of this prepared transaction are written. A later one of the same id has markers of its own."""
+    if transactions.by_id.get(ended.transactional_id) != ended or ended.state not in PREPARED:
         return Decision([], None)
-    return Decision([record_of(_completed(found, now_ms), transaction_version)], None)
+    return Decision([record_of(_completed(ended, now_ms), transaction_version)], None)
 
 
 def _completed(prepared: Transaction, now_ms: int) -> Transaction:

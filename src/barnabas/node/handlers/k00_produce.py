@@ -235,6 +235,9 @@ class _Produce:
         """Between the question and the append the transaction may have ended."""
         if self._verifications is None or not is_transactional(records) or not has_producer(records):
             return
+        # Of a partition that another broker leads by now nobody was asked: the client has to look for its leader. After
+        # INVALID_TXN_STATE it would abort the transaction, and send the next one here again.
+        partition.require_available()
         at = (partition.topic, partition.index)
         if at in self._refused:
             code, message = self._refused[at]

@@ -105,7 +105,7 @@ class CoordinatorInATest:
         return self.decide(lambda transactions: end_transaction(transactions, asked, self.now_ms))
 
     def complete(self, name: str = "tx") -> None:
-        self.decide(lambda transactions: complete(transactions, name, 2, self.now_ms))
+        self.decide(lambda transactions: complete(transactions, self[name], 2, self.now_ms))
 
     def __getitem__(self, name: str) -> Transaction:
         return self.transactions.by_id[name]

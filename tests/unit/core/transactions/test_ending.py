@@ -2,9 +2,16 @@
 
 import pytest
 
-from barnabas.core.transactions.ending import abort_timed_out, complete, remove_expired, timed_out
+from barnabas.core.transactions.ending import (
+    EndTransaction,
+    abort_timed_out,
+    complete,
+    end_transaction,
+    remove_expired,
+    timed_out,
+)
 from barnabas.core.transactions.state import Transaction, TransactionState
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 from .conftest import CoordinatorInATest, refused
 from .test_decide import A0, B0
@@ -71,7 +78,32 @@ def test_completing_twice_is_harmless(ongoing: CoordinatorInATest) -> None:
     written = len(ongoing.log)
     ongoing.complete()
     assert len(ongoing.log) == written
-    assert complete(ongoing.transactions, "nobody", 2, 0).records == []
+
+
+def test_a_transaction_is_not_completed_by_markers_of_the_one_before(ongoing: CoordinatorInATest) -> None:
+    ongoing.end(70, 0)
+    former = ongoing["tx"]
+    ongoing.complete()
+    ongoing.add(70, 1, ("orders", 0), client_version=2)
+    ongoing.end(70, 1)
+    assert complete(ongoing.transactions, former, 2, 0).records == []
+    assert ongoing["tx"].state is STATES.PREPARE_COMMIT
+
+
+def test_a_commit_of_nothing_is_refused_only_by_who_still_coordinates(coordinator: CoordinatorInATest) -> None:
+    """Its producer would end for good, although the next coordinator may know of its partitions already."""
+    coordinator.init()
+    asked = EndTransaction(transactional_id="tx", producer_id=70, producer_epoch=0, committed=True, client_version=2)
+    promise = coordinator.runtime.decide(lambda transactions: end_transaction(transactions, asked, 0))
+    assert not promise.is_done
+    coordinator.runtime.lost(KafkaError(ErrorCode.NOT_COORDINATOR))
+    assert promise.error is not None
+    assert promise.error.code is ErrorCode.NOT_COORDINATOR
+    coordinator.load()
+    before = coordinator["tx"]
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        coordinator.end(70, 0)
+    assert coordinator["tx"] == before
 
 
 def test_an_end_that_comes_again_is_known_by_its_epoch(ongoing: CoordinatorInATest) -> None:

@@ -10,10 +10,12 @@ import pytest
 from barnabas.core.metadata.state import BrokerState, Endpoint, MetadataImage, PartitionState
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.broker.partition import Partition
+from barnabas.node.handlers import k00_produce
 from barnabas.node.handlers.k00_produce import error_response, handle
 from barnabas.node.requests import ListenerKind, RequestContext, Session
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.wire.batch import TRANSACTIONAL_FLAG
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -197,3 +199,49 @@ def test_an_error_with_acks_0_has_no_answer() -> None:
     error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert error_response(request(acks=0), error) is None
     assert only(error_response(request(acks=1), error)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class TwoTopics:
+    """This node leads "orders" and no longer "payments"."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.orders, self.payments = Hosted(tmp_path), Hosted(tmp_path, leader=2, topic="payments")
+        self.image = self.payments.image
+        self.config = SimpleNamespace(transaction_partition_verification_enable=True)
+        hosted = {("orders", 0): self.orders.partition, ("payments", 0): self.payments.partition}
+        self.partitions = SimpleNamespace(recompress=False, get=lambda *at: hosted.get(at))
+
+    def clock(self) -> int:
+        return NOW_MS
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_transaction_is_told_of_the_new_leader_of_one_partition_though_others_are_led_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """INVALID_TXN_STATE would abort it, and its producer would not look for the leader before the next one."""
+
+    async def agree(*_: Any, **__: Any) -> dict[Any, Any]:
+        return {}
+
+    async def story() -> Any:
+        batch = crafted_batch(attributes=TRANSACTIONAL_FLAG, producer_id=7, producer_epoch=0, base_sequence=0)
+        asked = ProduceRequest(
+            transactional_id="t",
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytearray(batch))])
+                for topic in ("orders", "payments")
+            ],
+        )
+        return await handle(context(version), asked, node)
+
+    node: Any = TwoTopics(tmp_path)
+    monkeypatch.setattr(k00_produce, "verify", agree)
+    ours, others = (each.partition_responses[0] for each in asyncio.run(story()).responses)
+    assert ours.error_code == ErrorCode.NONE
+    assert others.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (others.current_leader.leader_id, others.current_leader.leader_epoch) == (2, 3)
+    assert node.orders.partition.log.log_end_offset == 1
+    assert node.payments.partition.log.log_end_offset == 0

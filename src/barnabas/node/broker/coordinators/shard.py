@@ -223,7 +223,7 @@ class LedShard(Generic[S]):
                 flush_due = flush_due or appended.flush_due
         except KafkaError as error:
             log.warning("%s could not be written to: %s", self.partition.log.name, error)
-            self._runtime.append_failed(append_error(error))
+            self._runtime.append_failed(append_error(error), batch.position)
         finally:
             self._is_writing = False
         if flush_due:

@@ -200,7 +200,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
         if left:
             self._in_background(self._write_rest(led, found, left))
         else:
-            self._complete(led, transactional_id)
+            self._complete(led, found)
 
     def _write_markers(
         self, led: LedShard[Transactions], found: Transaction, partitions: Iterable[TopicPartition]
@@ -246,22 +246,22 @@ class TransactionCoordinator(Coordinator[Transactions]):
             if led.is_lost or led.shard.by_id.get(ended.transactional_id) != ended:
                 return  # a later transaction has markers of its own
             left = self._write_markers(led, ended, failed)
-        self._complete(led, ended.transactional_id)
+        self._complete(led, ended)
 
-    def _complete(self, led: LedShard[Transactions], transactional_id: str) -> None:
+    def _complete(self, led: LedShard[Transactions], ended: Transaction) -> None:
         version, now_ms = self.transaction_version, self._node.clock()
-        promise = led.submit(lambda transactions: complete(transactions, transactional_id, version, now_ms))
-        promise.then(partial(self._completed, led, transactional_id))
+        promise = led.submit(lambda transactions: complete(transactions, ended, version, now_ms))
+        promise.then(partial(self._completed, led, ended))
 
-    def _completed(self, led: LedShard[Transactions], transactional_id: str, promise: Promise[None]) -> None:
+    def _completed(self, led: LedShard[Transactions], ended: Transaction, promise: Promise[None]) -> None:
         if promise.error is not None and not led.is_lost:
-            log.warning("'%s' could not be completed: %s", transactional_id, promise.error)
-            self._in_background(self._complete_later(led, transactional_id))
+            log.warning("'%s' could not be completed: %s", ended.transactional_id, promise.error)
+            self._in_background(self._complete_later(led, ended))
 
-    async def _complete_later(self, led: LedShard[Transactions], transactional_id: str) -> None:
+    async def _complete_later(self, led: LedShard[Transactions], ended: Transaction) -> None:
         await asyncio.sleep(RETRY_MS / 1000)
         if not led.is_lost:
-            self._complete(led, transactional_id)
+            self._complete(led, ended)
 
     # Time
 

@@ -34,19 +34,28 @@ def write_marker(node: Marking, topic: str, index: int, marker: Marker, transact
     partition.require_available()
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A marker belongs to a producer and its epoch.")
-    partition.log.producers.check_marker(
-        marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, transaction_version
-    )
     if topic == CONSUMER_OFFSETS_TOPIC:
-        return _write_to_groups(node, index, marker)
+        return _write_to_groups(node, partition, index, marker, transaction_version)
+    _check(partition, marker, transaction_version)
     return _append(node, partition, marker)
 
 
-def _write_to_groups(node: Marking, index: int, marker: Marker) -> Promise[None]:
+def _check(partition: Partition, marker: Marker, transaction_version: int) -> None:
+    partition.log.producers.check_marker(
+        marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, transaction_version
+    )
+
+
+def _write_to_groups(
+    node: Marking, partition: Partition, index: int, marker: Marker, transaction_version: int
+) -> Promise[None]:
     try:
         led = node.groups.led(index)
     except KafkaError as error:
         raise _as_of_a_partition(error) from error
+    # Offsets of the next transaction may be decided and not yet in the log: a late marker must not make them valid.
+    led.write()
+    _check(partition, marker, transaction_version)
     promise: Promise[None] = Promise()
     led.submit(lambda _: Decision([], None, marker=marker)).then(lambda done: _pass_on(done, promise))
     led.write()  # at once: whoever looks at the partition after this finds the transaction ended

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.coordinator.decision import Producer
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.commits import Commit, Committer
@@ -313,5 +314,29 @@ def test_a_topic_that_flushes_every_message_answers_after_the_sync(tmp_path: Pat
         syncs[0].set_result(1)
         await until(lambda: answer.is_done)
         assert answer.result() == [ErrorCode.NONE]
+
+    run(story)
+
+
+def test_a_fenced_producer_is_no_matter_of_who_commits_behind_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        on = partition(tmp_path)
+        shell = led(on)
+        shell.load()
+
+        def in_transaction(epoch: int) -> Any:
+            offsets = [Commit("t", 0, 7)]
+            return lambda shard: shard.commits.commit_in_transaction(Committer("g"), offsets, Producer(1, epoch))
+
+        await kept(shell.submit(in_transaction(5)))
+        fenced, behind = shell.submit(in_transaction(4)), shell.submit(commit(3))
+        with pytest.raises(KafkaError) as refused:
+            await kept(fenced)
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        with pytest.raises(KafkaError) as tried_again:
+            await kept(behind)
+        assert tried_again.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await kept(shell.submit(commit(3)))
+        shell.lose()
 
     run(story)

@@ -1,8 +1,9 @@
-"""A follower that copies throttled partitions: it leaves out those that lag while its rate is exceeded."""
+"""A follower that copies: it leaves out throttled partitions that lag while its rate is exceeded, and bad answers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ class Leader:
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+
+class BadLeader(Leader):
+    """Answers once what cannot be, and then as it should."""
+
+    def __init__(self, spoil: Callable[[PartitionData], None], topic_id: Uuid = TOPIC_ID) -> None:
+        super().__init__(None)
+        self._spoil = spoil
+        self._topic_id = topic_id
+
+    async def send(self, request: FetchRequest, version: int, timeout_ms: float) -> FetchResponse:
+        answer = await super().send(request, version, timeout_ms)
+        if len(self.asked) == 1:
+            answer.responses[0].topic_id = self._topic_id
+            self._spoil(answer.responses[0].partitions[0])
+        return answer
 
 
 class Follower:
@@ -121,5 +138,55 @@ def test_who_has_everything_or_is_not_listed_is_not_held_back(
         follower.fetcher.add(follower.partition)
         await follower.copies(10)
         await follower.fetcher.stop()
+
+    asyncio.run(story())
+
+
+def garble(data: PartitionData) -> None:
+    assert isinstance(data.records, bytearray)
+    data.records[-1] ^= 1
+
+
+def cut(data: PartitionData) -> None:
+    assert data.records is not None
+    data.records = data.records[: len(data.records) // 2]
+
+
+def claim_newer_epoch(data: PartitionData) -> None:
+    """The epoch of a batch is not in its checksum."""
+    assert isinstance(data.records, bytearray)
+    data.records[12:16] = (7).to_bytes(4, "big")
+
+
+def go_back(data: PartitionData) -> None:
+    """An unknown error, and a high watermark beyond everything."""
+    data.error_code, data.high_watermark = 999, 1 << 40
+
+
+def do_nothing(data: PartitionData) -> None:
+    """The topic is wrong, not the partition."""
+
+
+@pytest.mark.parametrize(
+    ("spoil", "topic_id"),
+    [
+        (garble, TOPIC_ID),
+        (cut, TOPIC_ID),
+        (claim_newer_epoch, TOPIC_ID),
+        (go_back, TOPIC_ID),
+        (do_nothing, Uuid(b"topic-id-0000002")),
+    ],
+)
+def test_of_an_answer_that_cannot_be_nothing_is_kept_and_the_leader_is_asked_again(
+    tmp_path: Path, spoil: Callable[[PartitionData], None], topic_id: Uuid
+) -> None:
+    async def story() -> None:
+        follower = Follower(tmp_path, (), BadLeader(spoil, topic_id))
+        follower.fetcher.add(follower.partition)
+        await follower.copies(4)
+        await follower.fetcher.stop()
+        assert follower.leader.asked[:4] == [0, 0, 1, 2]
+        assert 2 <= follower.partition.high_watermark <= follower.partition.log.log_end_offset
+        assert follower.partition.log.epochs.latest <= 0
 
     asyncio.run(story())
