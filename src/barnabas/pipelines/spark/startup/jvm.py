@@ -164,6 +164,26 @@ def end(spark: SparkSession) -> None:
         process.wait(timeout=END_LIMIT_S)
 
 
+def forget(spark: SparkSession) -> None:
+    """Of a session whose JVM does not answer: PySpark keeps the way to a JVM for the whole process, and without it the
+    next session starts a new one. What is left of the old JVM is killed. If the process has another session by now,
+    nothing is done."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = SparkContext
+    if context._active_spark_context is not spark.sparkContext:
+        return
+    process: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)
+    context._active_spark_context = context._gateway = context._jvm = None
+    SparkSession._instantiatedSession = None
+    if process is not None:
+        process.kill()
+        process.wait(timeout=END_LIMIT_S)
+        if process.stdin is not None:
+            process.stdin.close()
+
+
 def kept_command(path: Path) -> list[str] | None:
     try:
         words: list[str] = json.loads(path.read_text())

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from barnabas.pipelines.spark.startup import jvm
 from barnabas.pipelines.sql.engine import PersistentQuery
 
 log = logging.getLogger(__name__)
@@ -227,8 +228,9 @@ class SparkQueries:
         """The driver's process is gone: all queries go on in a new one, at their checkpoints."""
         log.error("Spark's driver does not answer and is started again: %s", error)
         with self._starting:
+            if self._spark is not None:
+                jvm.forget(self._spark)
             self._spark = None
-            forget_driver()
         for entry in list(self.entries.values()):
             entry.run = None
             if entry.state == "RUNNING":
@@ -242,14 +244,3 @@ class SparkQueries:
 
                 self._spark = session(self._name, master=self._master)
             return self._spark
-
-
-def forget_driver() -> None:
-    """PySpark keeps the way to its driver for the whole process; without it the next session starts a new one."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
