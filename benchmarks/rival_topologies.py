@@ -8,6 +8,7 @@ It takes the orders that java/Rival.java takes.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Any
 
@@ -86,7 +87,9 @@ def main() -> None:
         drive()
         return
     workload, read, table, written = sys.argv[1:]
-    built(workload, "rival", read, table, written).start(barnabas.spark.session()).await_termination()
+    run_on_ms = int(os.environ.get("RIVAL_RUN_ON_MS", "1000"))  # 0: a batch of Spark's for every few records
+    made = built(workload, "rival", read, table, written)
+    made.start(barnabas.spark.session(), run_on_ms=run_on_ms).await_termination()
 
 
 if __name__ == "__main__":

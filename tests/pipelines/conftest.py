@@ -163,6 +163,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         find_java()
     except JavaMissing as missing:
         pytest.skip(str(missing))
+    from pyspark import SparkContext
+
     import barnabas.spark
 
     made_archive()  # many tests start Spark anew: they all begin sooner with it
@@ -176,5 +178,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short queries: the full compiler never pays
         },
     )
+    process = (
+        SparkContext._gateway.proc
+    )  # held here: the JVM ends when nobody holds it
     yield session
+    assert process.poll() is None, f"a test has ended the JVM of all tests, with code {process.returncode}"
     session.stop()

@@ -20,6 +20,7 @@ from barnabas.pipelines.spark.sink.commit import abort_prepared, abort_turn, com
 from barnabas.pipelines.spark.sink.link import Link
 from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
+from barnabas.pipelines.spark.sink.own_turn import OwnTurn
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.spark.sink.turn import write_turn
 from barnabas.testing import Node
@@ -71,10 +72,11 @@ class Query:
         self.run = f"run-{next(self.runs)}"
 
     def task(self, batch: int | None, task: int, rows: list[str]) -> Message:
-        columns = {"key": [row[:1].encode() for row in rows], "value": [row.encode() for row in rows]}
-        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
         turn = Turn(self.prefix, task, batch, self.run)
-        return write_turn(turn, [pa.RecordBatch.from_pydict(columns, schema)], self.rules, self.link, self.options)
+        return write_turn(turn, columns(rows), self.rules, self.link, self.options)
+
+    def own_turn(self, batch: int, part: Digest) -> OwnTurn:
+        return OwnTurn(Turn(self.prefix, 0, batch, self.run), self.rules, self.link, self.options, part)
 
     def tasks(self, batch: int, *rows: list[str]) -> list[Message]:
         return [self.task(batch, number, each) for number, each in enumerate(rows)]
@@ -92,6 +94,11 @@ class Query:
     def output(self) -> list[str]:
         """The committed rows, sorted, once nothing open hides any."""
         return read_committed(self.link.cluster, self.topic, wait=True)
+
+
+def columns(rows: list[str]) -> list[pa.RecordBatch]:
+    found = {"key": [row[:1].encode() for row in rows], "value": [row.encode() for row in rows]}
+    return [pa.RecordBatch.from_pydict(found, pa.schema([("key", pa.binary()), ("value", pa.binary())]))]
 
 
 def read_committed(cluster: Cluster, topic: str, *, wait: bool) -> list[str]:
@@ -420,4 +427,40 @@ def test_marks_are_read_on_from_where_they_were_and_anew_where_the_topic_is_new(
     query.restart()
     assert isinstance(query.task(2, 0, ["a2"]), Skipped)
     assert isinstance(other.task(2, 0, ["b2"]), Skipped)
+    other.link.close()
+
+
+PART = Digest(0, 17)
+
+
+def test_a_turn_goes_on_with_one_transaction_after_the_other(query: Query) -> None:
+    query.write(0, ["a1"])
+    turn = query.own_turn(1, PART)
+    assert turn.committed is None
+    for number, rows in enumerate((["a2", "b1"], [], ["a3"], ["c1", "b2"])):
+        turn.write(columns(rows), f"step-{number}")
+    turn.close()
+    assert query.output() == ["a1", "a2", "a3", "b1", "b2", "c1"]
+    query.restart()
+    again = query.own_turn(1, PART)
+    assert again.committed == Trace(PART, "run-0", "step-3")
+    with pytest.raises(SinkError, match="not deterministic"):
+        query.own_turn(1, Digest(0, 18))
+    query.own_turn(2, PART).write(columns(["d1"]))
+    assert query.output() == ["a1", "a2", "a3", "b1", "b2", "c1", "d1"]
+
+
+def test_a_turn_that_another_has_taken_over_goes_on_no_more(query: Query) -> None:
+    turn = query.own_turn(0, PART)
+    turn.write(columns(["a1"]), "step-0")
+    other = Query.__new__(Query)
+    other.__dict__ |= query.__dict__ | {"link": Link(query.options.properties), "run": "run-1"}
+    taken = other.own_turn(0, PART)
+    assert taken.committed == Trace(PART, "run-0", "step-0")
+    with pytest.raises(SinkError, match="shut it out"):
+        turn.write(columns(["a2"]), "step-1")
+    with pytest.raises(SinkError, match="shut it out"):
+        turn.write(columns(["a3"]), "step-2")
+    other.own_turn(1, PART).write(columns(["b1"]))
+    assert query.output() == ["a1", "b1"]
     other.link.close()

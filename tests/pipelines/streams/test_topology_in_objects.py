@@ -52,6 +52,9 @@ def test_workers_and_the_driver_are_killed_and_the_output_is_exactly_once(tmp_pa
                 str(clusters.HOME / "bin" / "spark-submit"), "--master", cluster.address, "--jars", jars,
                 "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m",
                 "--conf", "spark.executor.cores=1", "--driver-memory", "512m", *settings,
+                "--conf", f"spark.executor.extraJavaOptions={clusters.java_options()}",
+                "--conf", f"spark.executor.extraClassPath={clusters.class_path()}",
+                "--driver-java-options", clusters.java_options(), "--driver-class-path", clusters.class_path(),
                 str(TOPOLOGY), node.bootstrap_servers, checkpoint, *topics, "submitted", cache,
             ]  # fmt: skip
             try:

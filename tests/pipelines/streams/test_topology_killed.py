@@ -53,7 +53,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.timeout(120 + 150 * KILLS)
-def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs_on", [False, True] if KILLS > 2 else [False], ids=lambda on: "on" if on else "shuffled")
+def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path: Path, runs_on: bool) -> None:
     print(f"BARNABAS_SPARK_SEED={SEED}")
     chance = random.Random(SEED)
 
@@ -61,7 +62,8 @@ def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path:
         def start_driver(self, command: list[str] | None = None, **environment: str) -> None:
             cores = str(chance.choice((2, 3)))  # another machine may take over
             cache = chance.choice(("0", "0", "100000000"))  # with 0 state is on disk
-            super().start_driver([sys.executable, str(PIPELINE), *self.arguments(), cores, cache], **environment)
+            on = [chance.choice(("0", "1000", "3000"))] if runs_on else []
+            super().start_driver([sys.executable, str(PIPELINE), *self.arguments(), cores, cache, *on], **environment)
 
     stage = Stage(servers, tmp_path, "topology")
     try:

@@ -21,6 +21,7 @@ from barnabas.pipelines.spark.clients import clients
 from barnabas.pipelines.spark.data_loss import DataLoss
 from barnabas.pipelines.spark.decoding import Decoder, scan
 from barnabas.pipelines.spark.isolation import committed
+from barnabas.pipelines.spark.options import SourceOptions
 from barnabas.pipelines.spark.ranges import OffsetRange
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.uuids import ZERO_UUID, Uuid
@@ -58,6 +59,12 @@ class TaskSettings:
         )
 
 
+def task_settings(options: SourceOptions) -> TaskSettings:
+    return TaskSettings.of(
+        options.properties, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
+    )
+
+
 def read_ranges(
     settings: TaskSettings, ranges: Sequence[OffsetRange], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
@@ -70,6 +77,15 @@ def read_ranges(
         task = Task(fetcher, settings)
         for one in ranges:
             yield from task.read(one, columns)
+
+
+def decoded_records(fetched: Fetched, decoder: Decoder, end: int, settings: TaskSettings) -> pa.RecordBatch | None:
+    batches = scan(fetched.records, fetched.name)
+    if settings.fetch.isolation_level:
+        batches = committed(fetched.records, batches, fetched.aborted)
+    else:
+        batches = [batch for batch in batches if not batch.header.is_control]
+    return decoder.decode(fetched.records, batches, fetched.fetch_offset, end)
 
 
 class Task:
@@ -86,12 +102,7 @@ class Task:
         self._fetcher.resume([wanted.partition])
         self._progress_at = time.monotonic()
         for fetched in self._fetched(wanted):
-            batches = scan(fetched.records, fetched.name)
-            if self._settings.fetch.isolation_level:
-                batches = committed(fetched.records, batches, fetched.aborted)
-            else:
-                batches = [batch for batch in batches if not batch.header.is_control]
-            decoded = decoder.decode(fetched.records, batches, fetched.fetch_offset, wanted.end)
+            decoded = decoded_records(fetched, decoder, wanted.end, self._settings)
             if decoded is not None:
                 yield decoded
 

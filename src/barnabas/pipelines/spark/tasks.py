@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads, one range after the other."""
+    """What one task reads, one range after the other. A task that reads all of a batch is told where it can go on, at
+    the ends of all partitions, and for how long."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(ranges)
+        self.onward: tuple[OffsetRange, ...] = ()
+        self.run_on_ms = 0
 
 
 def planned(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[RangePartition]:
@@ -48,9 +51,6 @@ def planned_for_stream(options: SourceOptions, ranges: Iterable[OffsetRange]) ->
 def read_task(options: SourceOptions, columns: Sequence[str], task: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(task, RangePartition):  # Spark makes one of its own when nothing is planned
         return
-    from barnabas.pipelines.spark.fetching import TaskSettings, read_ranges
+    from barnabas.pipelines.spark.fetching import read_ranges, task_settings
 
-    settings = TaskSettings.of(
-        options.properties, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
-    )
-    yield from read_ranges(settings, task.value, columns)
+    yield from read_ranges(task_settings(options), task.value, columns)

@@ -172,6 +172,12 @@ def emit(operator: str, given: Any) -> str | None:
     return None if given is None else str(given)
 
 
+def milliseconds(operator: str, given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise TopologyError(f"{operator}() has run_on_ms {given!r}: it is a whole number of milliseconds, 0 or more")
+    return given
+
+
 def unfit(name: str) -> str | None:
     """Why it is no name of a topic, and of nothing else that becomes a part of one or of a path."""
     if name in (".", ".."):

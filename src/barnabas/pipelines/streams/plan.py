@@ -127,6 +127,13 @@ class Plan:
         return any(stage.stateful or stage.global_tables for stage in self.stages)
 
     @property
+    def can_run_on(self) -> bool:
+        """Whether a task may go on behind its batch (`running_on`): where one stage does all, of the records of one
+        topic, and nothing depends on Spark's batches."""
+        first = self.stages[0]
+        return first.last and len(self.topics) == 1 and not first.global_tables and not first.tells_wall_clock
+
+    @property
     def checkpoint(self) -> Directory:
         return self.storage.at(self.checkpoint_address)
 

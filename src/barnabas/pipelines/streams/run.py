@@ -111,6 +111,7 @@ def started(
     trigger: Mapping[str, Any] | None,
     starting_offsets: str | Mapping[str, Mapping[int, int]],
     max_batch_records: int | None,
+    run_on_ms: int,
     options: Mapping[str, Any],
 ) -> StreamsRun:
     from barnabas.pipelines.streams.compiled import compiled, tasks_of
@@ -148,7 +149,7 @@ def started(
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     exactly_once = topology.processing_guarantee == EXACTLY_ONCE
     sink = topic_sink(plan, settings, exactly_once=exactly_once)
-    records = read(spark, topology, plan, sink, settings, offsets, max_batch_records)
+    records = read(spark, topology, plan, sink, settings, offsets, max_batch_records, run_on_ms)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
     return StreamsRun(topology, [query], directory, sink)
@@ -190,11 +191,12 @@ def read(
     settings: dict[str, str],
     offsets: str,
     limit: int | None,
+    run_on_ms: int,
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
     from barnabas.pipelines.streams.compiled import first_stage
-    from barnabas.pipelines.streams.source import NAME, ROWS, STAGE, TopologySource, packed
+    from barnabas.pipelines.streams.source import NAME, ROWS, RUN_ON, STAGE, TopologySource, packed
 
     function, schema = first_stage(plan, sink)
     spark.dataSource.register(TopologySource)
@@ -203,7 +205,7 @@ def read(
     )
     reader = reader.option(STAGE, packed(function)).option(ROWS, StructType.fromDDL(schema).json())
     reader = reader.option("subscribe", ",".join(plan.topics)).option("startingOffsets", offsets)
-    reader = reader.option("kafka.group.id", topology.name)
+    reader = reader.option("kafka.group.id", topology.name).option(RUN_ON, run_on_ms)
     if topology.processing_guarantee == EXACTLY_ONCE:
         reader = reader.option("kafka.isolation.level", "read_committed")
     if len(plan.topics) > 1 and plan.stages[0].whole_batches:
@@ -232,7 +234,7 @@ def running(
             was_active = query.isActive  # or another run may have taken over its transactions
             stop()
             if was_active:
-                sink.end_open()
+                sink.end_open(runs_on=True)
 
         query.stop = stop_and_end  # type: ignore[method-assign]
     return query

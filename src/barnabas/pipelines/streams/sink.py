@@ -8,6 +8,7 @@ a shuffle they depend on keys that functions gave, and what a replay gives is co
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -15,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
+from barnabas.pipelines.spark.reading_on import Steps
 from barnabas.pipelines.spark.sink.link import drop_link, link_to
-from barnabas.pipelines.spark.sink.messages import Digest
+from barnabas.pipelines.spark.sink.messages import Digest, Trace
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
 from barnabas.pipelines.streams.plan import Plan
@@ -24,6 +26,8 @@ from barnabas.pipelines.streams.state.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from barnabas.pipelines.spark.sink.own_turn import OwnTurn
 
 SINK_NAME = "sink"
 
@@ -56,8 +60,7 @@ class TopicSink:
             return
         turn = turn_of_query(task_context(), SINK_NAME)
         assert turn is not None, "a topology is a streaming query"
-        known_as = Digest(0, int.from_bytes(hashlib.sha256(part.encode()).digest()[:8], "big")) if part else None
-        message = write_in_transaction(turn, rows, self.rules, self.options, known_as)
+        message = write_in_transaction(turn, rows, self.rules, self.options, digest_of(part) if part else None)
         for _ in rows:
             pass  # of a batch that was committed: its state is still to be written
         try:
@@ -66,20 +69,55 @@ class TopicSink:
             drop_link(self.options.properties)
             raise
 
-    def end_open(self) -> None:
-        """Ends transactions of tasks that were killed: they would hide later records until they time out."""
-        if not self.options.exactly_once:
-            return
+    @contextlib.contextmanager
+    def own_turn(self, part: str) -> Iterator[OwnTurn]:
+        """Of a task that may write one transaction after the other."""
+        from barnabas.pipelines.spark.sink.own_turn import OwnTurn
+        from barnabas.pipelines.spark.sink.writers import task_context, turn_of_query
+
+        turn = turn_of_query(task_context(), SINK_NAME)
+        assert turn is not None, "a topology is a streaming query"
+        try:
+            own = OwnTurn(turn, self.rules, link_to(self.options.properties), self.options, digest_of(part))
+            yield own
+            own.close()
+        except BaseException:
+            drop_link(self.options.properties)
+            raise
+
+    def ran_on(self) -> Steps:
+        """How far the task that had the last batch for itself went on."""
+        prefix = self._prefix()
+        if prefix is None:
+            return Steps(())
+        transactions = link_to(self.options.properties).transactions
+        mark = transactions.last_mark(f"{prefix}0", self.options.anchor_topic)
+        return Steps(()) if mark is None else Steps.parse(Trace.parse(mark.metadata).onward)
+
+    def _prefix(self) -> str | None:
+        """Of its transactional ids; None before Spark has given the query an id."""
         try:
             metadata = self.storage.at(self.checkpoint).read("metadata")
         except FileNotFoundError:
+            return None
+        return f"barnabas.{json.loads(metadata)['id']}.{SINK_NAME}."
+
+    def end_open(self, *, runs_on: bool = False) -> None:
+        """Ends transactions of tasks that were killed: they would hide later records until they time out. A task that
+        runs on and has not noticed its end yet is shut out."""
+        prefix = self._prefix() if self.options.exactly_once else None
+        if prefix is None:
             return
         transactions = link_to(self.options.properties).transactions
         try:
-            for one in transactions.open_transactions(f"barnabas.{json.loads(metadata)['id']}.{SINK_NAME}."):
+            for one in {*transactions.open_transactions(prefix), *([f"{prefix}0"] if runs_on else [])}:
                 transactions.begin(one, self.options.transaction_timeout_ms)
         except ClientError:
             pass  # the cluster can't be reached: they time out
+
+
+def digest_of(part: str) -> Digest:
+    return Digest(0, int.from_bytes(hashlib.sha256(part.encode()).digest()[:8], "big"))
 
 
 def topic_sink(plan: Plan, settings: Mapping[str, str], *, exactly_once: bool) -> TopicSink | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,8 +19,10 @@ from pyspark.sql.types import StructType
 from barnabas.client.errors import ClientError
 from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.data_source import BarnabasDataSource
-from barnabas.pipelines.spark.offsets import StreamOffset
+from barnabas.pipelines.spark.offsets import StreamOffset, nested, partition_offsets
 from barnabas.pipelines.spark.options import SourceOptions
+from barnabas.pipelines.spark.ranges import OffsetRange
+from barnabas.pipelines.spark.reading_on import ReadingOn, Steps
 from barnabas.pipelines.spark.stream_reader import StreamReader
 from barnabas.pipelines.spark.tasks import RangePartition, read_task
 from barnabas.pipelines.spark.topics import Partitions
@@ -31,14 +33,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.pipelines.streams.plan import Plan
+    from barnabas.pipelines.streams.stage import StageFunction
 
 NAME = "barnabas-topology"
 STAGE = "stage"
 ROWS = "rows"
+RUN_ON = "runonms"
+RAN_ON = "$ranOn"  # in an offset: where its batch begins, as a task went on behind the batch before
 
 
 class TopologySource(BarnabasDataSource):
-    """The option `stage` is the function over Arrow batches, `rows` the schema of what it gives, in JSON."""
+    """The option `stage` is the function over Arrow batches, `rows` the schema of what it gives, in JSON, `runonms` how
+    long a task may run on."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,13 +55,15 @@ class TopologySource(BarnabasDataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = SourceOptions.parse(self.options)
-        return StageReader(options, options.columns, self.options[STAGE])
+        return StageReader(options, options.columns, self.options[STAGE], int(self.options.get(RUN_ON, "0")))
 
 
 class StageReader(StreamReader):
-    def __init__(self, options: SourceOptions, columns: Sequence[str], stage: str) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[str], stage: str, run_on_ms: int = 0) -> None:
         super().__init__(options, columns)
         self._stage = stage
+        self._run_on_ms = run_on_ms
+        self._steps: Steps | None = None
         self._in_use: InUse | None = None
         self._known: frozenset[TopicPartition] = frozenset()
 
@@ -65,11 +73,35 @@ class StageReader(StreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._begin()
-        return super().latestOffset(start, limit)
+        ran_on = self._steps_behind(StreamOffset.parse(start))
+        begin = passed(start, ran_on)
+        found = super().latestOffset(begin, limit)
+        return found | {RAN_ON: nested(ran_on)} if ran_on else found
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         self._begin()
-        return super().partitions(start, end)
+        tasks = super().partitions(passed(start, partition_offsets(end.get(RAN_ON, {}))), end)
+        if len(tasks) == 1 and self._function.can_run_on:
+            until = StreamOffset.parse(end)
+            ends = sorted(until.offsets.items())
+            tasks[0].onward = tuple(OffsetRange(one, at, at, until.ids.get(one[0], "")) for one, at in ends)
+            tasks[0].run_on_ms = 0 if self._target is not None else self._run_on_ms
+        return tasks
+
+    def _steps_behind(self, done: StreamOffset) -> dict[TopicPartition, int]:
+        """Partitions of which more is done than Spark knows. Without running on, that is left by an earlier run."""
+        sink = self._function.sink
+        if not done.offsets or not self._function.can_run_on or sink is None:
+            return {}
+        if self._steps is None or self._run_on_ms:
+            self._steps = sink.ran_on()
+        steps = self._steps
+        return {
+            partition: offset
+            for partition, offset in steps.last().items()
+            if offset > done.offsets.get(partition, offset)
+            and steps.ids.get(partition[0]) == done.ids.get(partition[0])
+        }
 
     def stop(self) -> None:
         if self._in_use is not None:
@@ -110,15 +142,29 @@ class StageReader(StreamReader):
         check_not_grown(self._plan.topic_partitions, counts, self._plan.checkpoint_address)
 
     @property
-    def _plan(self) -> Plan:
-        found: Plan = loaded(self._stage).plan
+    def _function(self) -> StageFunction:
+        found: StageFunction = loaded(self._stage)
         return found
+
+    @property
+    def _plan(self) -> Plan:
+        return self._function.plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         records = read_task(self._options, self._columns, partition)
         part = " ".join(f"{one.partition} {one.start} {one.end}" for one in partition.value or ())
-        found: Iterator[pa.RecordBatch] = loaded(self._stage)(records, part)
-        return found
+        if not isinstance(partition, RangePartition) or not partition.onward:
+            return self._function(records, part)
+        onward = ReadingOn(self._options, self._columns, partition.onward)
+        return self._function(records, part, onward, partition.run_on_ms)
+
+
+def passed(start: dict[str, Any], ran_on: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """An offset with what was done behind it."""
+    if not ran_on:
+        return start
+    offset = StreamOffset.parse(start)
+    return StreamOffset({**offset.offsets, **ran_on}, offset.ids).to_json()
 
 
 def packed(function: Any) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barnabas.pipelines.spark.reading_on import ReadingOn
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.checks import grown
 from barnabas.pipelines.streams.errors import TopicGrown
@@ -68,13 +69,34 @@ class StageFunction:
         self.batch, self.run, self.wall_clock_ms = batch, run, wall_clock_ms  # where no streaming query gives them
         self.sink = sink
 
-    def __call__(self, batches: Iterable[pa.RecordBatch], part: str = "") -> Iterator[pa.RecordBatch]:
-        """`part` names the offsets that were read, in the first stage."""
+    def __call__(
+        self, batches: Iterable[pa.RecordBatch], part: str = "", onward: ReadingOn | None = None, run_on_ms: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """`part` names the offsets that were read, in the first stage. With `onward` the task may go on behind them."""
         stage = self.plan.stages[self.number]
         if stage.number or self.batch is not None:
             return self.done(stage, batches, part)
         seen: list[int] = []
-        return filled_up(self.done(stage, noted(batches, seen), part), seen, self.schema(stage))
+        batches = noted(batches, seen)
+        if onward is None:
+            rows = self.done(stage, batches, part)
+        else:
+            from barnabas.pipelines.streams.running_on import run_on
+
+            assert self.sink is not None
+            run_on(self.begun(stage), self.sink, batches, part, onward, run_on_ms / 1000, seen)
+            rows = iter(())
+        return filled_up(rows, seen, self.schema(stage))
+
+    def begun(self, stage: StagePlan) -> StageWork:
+        """The work of a task that writes state at its end."""
+        work = StageWork(self.plan, stage, *of_query(), in_query=True, saves=False)
+        work.noted = noted_offsets(self.plan, work.batch)
+        return work
+
+    @property
+    def can_run_on(self) -> bool:
+        return self.plan.can_run_on and self.sink is not None and self.sink.exactly_once
 
     def schema(self, stage: StagePlan) -> pa.Schema:
         if not stage.last:
@@ -96,14 +118,7 @@ class StageFunction:
         if stage.tells_wall_clock:
             given = self.wall_clock_ms
             work.wall_clock_ms = begin_of(self.plan, batch) if given is None else given
-        if not stage.whole_batches:
-            settle(*work.noted)
-            return (out for held in worthwhile(batches) for out in work.process_records(held))
-        held = [one for one in batches if one.num_rows]
-        if not held:
-            return iter(())
-        whole = pa.Table.from_batches(held)
-        return work.process_parcels(whole) if stage.number else work.process_topics(whole)
+        return work.rows(batches)
 
 
 def noted(batches: Iterable[pa.RecordBatch], seen: list[int]) -> Iterator[pa.RecordBatch]:
@@ -152,12 +167,30 @@ def noted_offsets(plan: Plan, batch: int) -> list[Path]:
 
 
 class StageWork:
-    def __init__(self, plan: Plan, stage: StagePlan, batch: int, run: str, *, in_query: bool) -> None:
+    """Of one task. If it does not save, state stays in memory until `save` is called."""
+
+    def __init__(
+        self, plan: Plan, stage: StagePlan, batch: int, run: str, *, in_query: bool, saves: bool = True
+    ) -> None:
         self.plan, self.stage, self.batch, self.run, self.in_query = plan, stage, batch, run, in_query
+        self.saves = saves
+        self._states: dict[tuple[str, str], PartitionState] = {}
         self.wall_clock_ms = 0  # for those who ask
         self.passing: list[pa.RecordBatch] = []
         self.parcels: dict[int, list[Any]] = {}  # by partition
         self.noted: list[Path] = []  # files of Spark's that tell what this batch is
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the stage gives of records or parcels."""
+        if not self.stage.whole_batches:
+            settle(*self.noted)
+            self.noted = []
+            return (out for held in worthwhile(batches) for out in self.process_records(held))
+        held = [one for one in batches if one.num_rows]
+        if not held:
+            return iter(())
+        whole = pa.Table.from_batches(held)
+        return self.process_parcels(whole) if self.stage.number else self.process_topics(whole)
 
     def process_records(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Records as they come: no state, nobody to wait for."""
@@ -177,6 +210,7 @@ class StageWork:
                 self.keep_global(step, partition, records)
             self.run_task(records.by_time(), partition)
         settle(*self.noted)
+        self.noted = []
         yield from self.result()
 
     def process_parcels(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -218,8 +252,10 @@ class StageWork:
         gc.disable()  # a batch is many objects that all live to its end: looking for garbage among them finds none
         try:
             task.run(rows_for(task))
-            if state is not None:
+            if state is not None and self.saves:
                 state.save(self.batch + 1)
+            elif state is not None:
+                state.flush()
         except BaseException:
             forget_states()
             raise
@@ -234,9 +270,17 @@ class StageWork:
             sums.write_soon(self.plan)
 
     def state(self, name: str, role: str = "write") -> PartitionState:
-        found = held_state(self.run, self.plan, name, role)
-        found.load(self.batch)
+        found = self._states.get((name, role))
+        if found is None:
+            found = self._states[name, role] = held_state(self.run, self.plan, name, role)
+            found.load(self.batch)
         return found
+
+    def save(self) -> None:
+        """What all of the task's records have left."""
+        for state in self._states.values():
+            state.save(self.batch + 1)
+        settle()
 
     def keep_global(self, step: GlobalStep, partition: int, records: Records) -> None:
         """Seen by joins from the next batch on, in all partitions alike."""

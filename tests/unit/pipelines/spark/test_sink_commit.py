@@ -73,8 +73,9 @@ def test_sums_of_hashes_wrap() -> None:
 
 
 @pytest.mark.parametrize("run", ["", "5f0c", "a b"])
-def test_a_trace_is_read_as_it_was_written(run: str) -> None:
-    trace = Trace(Digest(12, 0xFEDCBA9876543210), run)
+@pytest.mark.parametrize("onward", ["", '{"ends":[[1, 2]]}'])
+def test_a_trace_is_read_as_it_was_written(run: str, onward: str) -> None:
+    trace = Trace(Digest(12, 0xFEDCBA9876543210), run, onward)
     assert Trace.parse(str(trace)) == trace
 
 

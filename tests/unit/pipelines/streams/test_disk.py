@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import pickle
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.pipelines.streams.errors import StateDamaged
+from barnabas.pipelines.streams.errors import StateDamaged, StateUnreachable
 from barnabas.pipelines.streams.state import versions
 from barnabas.pipelines.streams.state.disk import DiskTables
 from barnabas.pipelines.streams.state.key_bytes import from_bytes, to_bytes
@@ -184,3 +185,28 @@ def test_equal_keys_have_equal_bytes_and_windows_are_in_order() -> None:
 def test_a_cache_of_no_size_is_refused() -> None:
     with pytest.raises(TopologyError, match="state_cache_bytes is a number of bytes, not '1g'"):
         Topology(state_cache_bytes="1g")  # type: ignore[arg-type]
+
+
+def test_a_worker_whose_disk_takes_no_more_says_so_and_the_batch_is_done_again(
+    filled: PartitionState, tmp_path: Path
+) -> None:
+    """Files of more than 100 kB are refused here, as a full disk refuses them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    chance = random.Random(5)
+    many = {f"key-{number}": chance.randbytes(400) for number in range(500)}
+    filled.load(1)
+    for key, value in many.items():
+        filled.store("table").put(key, value)
+    assert filled.tables is not None
+    filled.tables.write()  # to its memory
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(StateUnreachable, match=r"^state can't be kept on this worker's disk, in .*File too large"):
+            filled.tables.snapshot_in(tmp_path / "snapshot")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    filled.close()
+    directory = Path(filled.directory.address)
+    assert content(directory, 1) == NUMBERS
+    write(on_disk(directory), 1, many)
+    assert content(directory, 2) == many

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from barnabas.pipelines.spark.sink.transactions import Transaction
 
 HASH_MASK = (1 << 64) - 1
+ONWARD = " | "
 
 
 class SinkError(Exception):
@@ -49,19 +50,23 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a committed batch leaves in its mark, beside its number: told apart by digest and run."""
+    """What a committed batch leaves in its mark, beside its number: told apart by digest and run. `onward` tells how
+    far the task went on behind the batch (`own_turn`)."""
 
     digest: Digest
     run: str
+    onward: str = ""
 
     def __str__(self) -> str:
-        return f"{self.digest.rows} {self.digest.hash:016x} {self.run}"
+        told = f"{self.digest.rows} {self.digest.hash:016x} {self.run}"
+        return f"{told}{ONWARD}{self.onward}" if self.onward else told
 
     @classmethod
     def parse(cls, text: str) -> Trace:
         try:
-            rows, digest, run = f"{text} ".split(" ", 2)
-            return cls(Digest(int(rows), int(digest, 16)), run.strip())
+            told, _, onward = text.partition(ONWARD)
+            rows, digest, run = f"{told} ".split(" ", 2)
+            return cls(Digest(int(rows), int(digest, 16)), run.strip(), onward)
         except ValueError:
             raise Unrepeatable(f"the anchor topic holds '{text}', which this sink has not written") from None
 

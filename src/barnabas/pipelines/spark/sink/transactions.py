@@ -122,6 +122,8 @@ class TransactionalProducer:
 
     def end(self, transaction: Transaction, *, commit: bool) -> None:
         """May be repeated, with the same outcome, by any process that knows the transaction."""
+        if transaction == self._filling:
+            self._filling = None  # the next one of the same epoch has none of its partitions
         requests.end_transaction(self.cluster, PreparedTransaction(*transaction), commit=commit)
 
     def open_transactions(self, prefix: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -41,6 +42,31 @@ def write_turn(
 ) -> Message:
     """A replay is known by the digest of its rows, or by `known_as`: then its rows are not looked at."""
     began_s = time.time()
+    transaction, trace, is_done, of_group = begin_turn(turn, link, options)
+    if is_done:
+        assert trace is not None
+        if known_as is None:
+            known_as = sum((digest_of(rows) for rows in rows_of(batches, rules)), Digest())
+        return Skipped(turn, trace.digest, known_as)
+    try:
+        found = _fill(transaction, turn, batches, rules, link, options, known_as)
+    except BaseException as error:
+        abort_quietly(link.transactions, transaction)
+        if isinstance(error, Refused):
+            raise why_not(turn, began_s, error, options) from error
+        raise
+    first_of_run = trace is None or not turn.run or trace.run != turn.run
+    return Prepared(turn, transaction, found, began_s, first_of_run, of_group)
+
+
+class Begun(NamedTuple):
+    transaction: Transaction
+    trace: Trace | None  # of the batch that was committed last under the id
+    is_done: bool  # that batch is the one at hand
+    of_group: bool  # told by the group of an older version
+
+
+def begin_turn(turn: Turn, link: Link, options: SinkOptions) -> Begun:
     transactions = link.transactions
     transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
     last = transactions.last_mark(turn.transactional_id, options.anchor_topic)
@@ -56,19 +82,8 @@ def write_turn(
                 f"{turn.what} is to be written, and batch {last.offset - 1} has been already: the checkpoint is older "
                 f"than the output, or two queries or sinks share a name"
             )
-        assert trace is not None
-        if known_as is None:
-            known_as = sum((digest_of(rows) for rows in rows_of(batches, rules)), Digest())
-        return Skipped(turn, trace.digest, known_as)
-    try:
-        found = _fill(transaction, turn, batches, rules, link, options, known_as)
-    except BaseException as error:
-        abort_quietly(transactions, transaction)
-        if isinstance(error, Refused):
-            raise why_not(turn, began_s, error, options) from error
-        raise
-    first_of_run = trace is None or not turn.run or trace.run != turn.run
-    return Prepared(turn, transaction, found, began_s, first_of_run, former is not None)
+        return Begun(transaction, trace, True, former is not None)
+    return Begun(transaction, trace, False, former is not None)
 
 
 def _fill(

@@ -19,6 +19,7 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnabas.pipelines.streams.errors import StateUnreachable
 from barnabas.pipelines.streams.state.key_bytes import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class DiskTables:
     def table(self, name: str) -> DiskTable:
         found = self._tables.get(name)
         if found is None:
-            found = self._tables[name] = DiskTable(self.database, name)
+            found = self._tables[name] = DiskTable(self.database, name, self.directory)
         return found
 
     def write(self) -> None:
@@ -63,7 +64,8 @@ class DiskTables:
         """All files of the database as they are now, in a directory that must not be there yet."""
         from rocksdict import Checkpoint
 
-        Checkpoint(self.database).create_checkpoint(str(directory))
+        with told_in_a_sentence(directory):
+            Checkpoint(self.database).create_checkpoint(str(directory))
 
     def figures(self) -> tuple[int, int, int, int]:
         """Rows and bytes as the database estimates them, and how often the cache had what was asked for and had not."""
@@ -85,8 +87,9 @@ class DiskTables:
 
 
 class DiskTable(MutableMapping[Any, Any]):
-    def __init__(self, database: Rdict, name: str) -> None:
+    def __init__(self, database: Rdict, name: str, directory: Path) -> None:
         self._database = database
+        self._directory = directory
         self._prefix = name.encode() + b"\0"
         self._changed: dict[Any, Any] = {}  # by the batch at hand; GONE where it has removed
         self._young: dict[Any, Any] = {}
@@ -177,13 +180,25 @@ class DiskTable(MutableMapping[Any, Any]):
                 batch.delete(name)
             else:
                 batch.put(name, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-        self._database.write(batch, _without_log())
+        with told_in_a_sentence(self._directory):
+            self._database.write(batch, _without_log())
         self._young.update(self._changed)
         self._changed = {}
 
     def trim(self, cache_bytes: int) -> None:
         if estimated_bytes(self._young) > cache_bytes // 2:
             self._old, self._young = self._young, {}
+
+
+@contextlib.contextmanager
+def told_in_a_sentence(directory: Path) -> Iterator[None]:
+    """Errors of the database are plain exceptions with RocksDB's words."""
+    try:
+        yield
+    except Exception as error:
+        why = str(error).strip() or type(error).__name__
+        kept = f"state can't be kept on this worker's disk, in {directory}: {why}"
+        raise StateUnreachable(f"{kept}; the batch is done again, nothing is lost") from error
 
 
 def estimated_bytes(entries: dict[Any, Any]) -> int:

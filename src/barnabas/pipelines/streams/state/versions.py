@@ -92,9 +92,7 @@ class PartitionState:
                 raise StateDamaged(f"state file {missing} is missing: the state before it is version {self.version}")
             for name, changed in changes.items():
                 self.store(name).apply(changed)
-            if self.tables is not None:
-                self.tables.write()
-                self.tables.trim(self.cache_bytes)
+            self.flush()
             self.version = one
             self._delta_bytes += size
             self._deltas += 1
@@ -147,14 +145,19 @@ class PartitionState:
         self._deltas += 1
         self.version = version
         if self.tables is not None:
-            self.tables.write()
-            self.tables.trim(self.cache_bytes)
+            self.flush()
         elif self._is_time_to_look() and self._spill_if_large():
             self.write_snapshot(version)
             return
         enough = DISK_SNAPSHOT_BYTES if self.tables is not None else max(self._snapshot_bytes, SNAPSHOT_BYTES_MIN)
         if self._delta_bytes > enough or self._deltas >= DELTAS_MAX:
             self.write_snapshot(version)
+
+    def flush(self) -> None:
+        """What was changed, to the database: its next version is written later, but the cache keeps its size."""
+        if self.tables is not None:
+            self.tables.write()
+            self.tables.trim(self.cache_bytes)
 
     def make_room(self) -> None:
         """Of entries that were put without a batch: what is more than the cache may hold goes to disk."""
@@ -163,8 +166,7 @@ class PartitionState:
         if self.tables is None:
             self._spill_if_large()
         else:
-            self.tables.write()
-            self.tables.trim(self.cache_bytes)
+            self.flush()
 
     def _is_time_to_look(self) -> bool:
         return self._deltas % SIZE_LOOK_DELTAS == 0 or self._delta_bytes > SNAPSHOT_BYTES_MIN
