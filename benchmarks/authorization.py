@@ -39,10 +39,10 @@ def main() -> None:
 
 
 def measure(authorizer: Authorizer, name: str, asked: list[tuple[str, Resource]]) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for principal, resource in asked:
         authorizer.allows(principal, "10.0.0.1", Operation.READ, resource)
-    print(f"{name}: {(time.perf_counter() - began) / len(asked) * 1e6:.2f} us a decision")
+    print(f"{name}: {(time.process_time() - began) / len(asked) * 1e6:.2f} us of CPU a decision")
 
 
 if __name__ == "__main__":

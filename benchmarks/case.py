@@ -48,6 +48,10 @@ class Settings:
     transactions_100: int = 500
     transactions_10000: int = 40
     loaded_offsets: int = 1_000_000
+    heartbeats: int = 50_000
+    shared_records: int = 1_000_000
+    acknowledgements: int = 8_000
+    idle_groups: int = 1_000
     topics: dict[str, str] = field(default_factory=dict)  # filled once per server, by server and purpose
     idle_mb: Figures = field(default_factory=dict)  # by server, taken before any load
 
@@ -82,6 +86,9 @@ class Settings:
             rebalances=10,
             transactions_100=100,
             transactions_10000=10,
+            heartbeats=10_000,
+            shared_records=100_000,
+            acknowledgements=2_000,
         )
 
     def records(self, record_bytes: int) -> int:

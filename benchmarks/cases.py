@@ -11,6 +11,7 @@ from benchmarks import load, process
 from benchmarks.case import Case, Figures, Settings, connection, drop_topic, new_topic, percentiles, timed
 from benchmarks.group_cases import GROUP_CASES
 from benchmarks.log_cases import LOG_CASES
+from benchmarks.modern_cases import MODERN_CASES
 from benchmarks.path_cases import PATH_CASES
 from benchmarks.sides import Side
 from benchmarks.tool_cases import TOOL_CASES
@@ -116,6 +117,7 @@ CASES = [
     Case("metadata", "Metadata for 2,000 partitions", metadata),
     Case("middle", "fetch from the middle of a large partition", middle),
     *GROUP_CASES,
+    *MODERN_CASES,
     *TOOL_CASES,
     *PATH_CASES,
     *LOG_CASES,

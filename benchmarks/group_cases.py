@@ -32,7 +32,7 @@ def commits(side: Side, settings: Settings) -> Figures:
     """A client that assigns its partition to itself commits it again and again; its request is encoded once."""
     topic, group = new_topic(side, "commits"), f"commits-{os.urandom(4).hex()}"
     with connection(side) as asked:
-        _find_coordinator(asked, group)
+        find_coordinator(asked, group)
         _commit(asked, group, topic, [1])
         request = _offsets(group, topic, [1])
         header = RequestHeader(
@@ -95,7 +95,7 @@ def _first_message(side: Side, topic: str) -> float:
 def joining(side: Side, settings: Settings) -> Figures:
     topic, group = new_topic(side, "joining"), f"joining-{os.urandom(4).hex()}"
     with connection(side) as asked:
-        _find_coordinator(asked, group)
+        find_coordinator(asked, group)
     took = asyncio.run(members.joining(side.bootstrap_servers, group, topic, settings.group_members))
     drop_topic(side, topic)
     return {"group.joined": took * 1e3}
@@ -104,7 +104,7 @@ def joining(side: Side, settings: Settings) -> Figures:
 def rebalance(side: Side, settings: Settings) -> Figures:
     topic, group = new_topic(side, "rebalance", partitions=64), f"rebalance-{os.urandom(4).hex()}"
     with connection(side) as asked:
-        _find_coordinator(asked, group)
+        find_coordinator(asked, group)
     took = asyncio.run(members.rebalances(side.bootstrap_servers, group, topic, 64, 8, settings.rebalances))
     drop_topic(side, topic)
     return {"group.rebalance": statistics.median(took) * 1e3}
@@ -128,7 +128,7 @@ def loading(side: Side, settings: Settings) -> Figures:
     topic = new_topic(side, "loading", partitions=LOADED_PARTITIONS)
     groups = [f"loading-{number}" for number in range(settings.loaded_offsets // LOADED_PARTITIONS)]
     with connection(side) as asked:
-        _find_coordinator(asked, groups[0])
+        find_coordinator(asked, groups[0])
         for group in groups:
             _commit(asked, group, topic, list(range(LOADED_PARTITIONS)))
     side.stop()
@@ -156,7 +156,7 @@ GROUP_CASES = [
 ]
 
 
-def _find_coordinator(asked: Connection, group: str) -> None:
+def find_coordinator(asked: Connection, group: str) -> None:
     request = FindCoordinatorRequest(coordinator_keys=[group])
     _until(lambda: asked.ask(request, 4).coordinators[0].error_code == ErrorCode.NONE)  # type: ignore[attr-defined]
     _until(lambda: _fetch_error(asked, group) == ErrorCode.NONE)

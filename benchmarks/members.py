@@ -9,32 +9,24 @@ import struct
 import time
 from typing import Any
 
-from barnabas.wire.apis import message_classes, request_header_version, response_header_version
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.headers import RequestHeader, ResponseHeader
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.wire.schema import Request
+from benchmarks.link import Link
 
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 9, 5, 4
 SETTLED_LIMIT_S = 60.0
 _AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
 
-class Member:
+class Member(Link):
     def __init__(self, crew: "Crew") -> None:
+        super().__init__()
         self._crew = crew
-        self._correlation_id = 0
         self._id = ""
         self.generation = -1
         self.rejoin = False
-
-    async def connect(self, host: str, port: int) -> None:
-        self._reader, self._writer = await asyncio.open_connection(host, port)
-
-    def close(self) -> None:
-        self._writer.close()
 
     async def live(self) -> None:
         while True:
@@ -54,7 +46,7 @@ class Member:
                 protocol_type="consumer",
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=self._crew.subscription)],
             )
-            answer = await self._ask(request, JOIN_VERSION)
+            answer = await self.ask(request, JOIN_VERSION)
             if answer.error_code == ErrorCode.NONE:
                 return answer
             if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
@@ -75,7 +67,7 @@ class Member:
             protocol_name="range",
             assignments=assignments,
         )
-        answer = await self._ask(request, SYNC_VERSION)
+        answer = await self.ask(request, SYNC_VERSION)
         if answer.error_code not in (ErrorCode.NONE, *_AGAIN):
             raise RuntimeError(f"SyncGroup was answered with {ErrorCode(answer.error_code).name}")
         return bool(answer.error_code == ErrorCode.NONE)
@@ -84,27 +76,12 @@ class Member:
         request = HeartbeatRequest(group_id=self._crew.group, generation_id=generation_id, member_id=self._id)
         while not self.rejoin:
             await asyncio.sleep(self._crew.heartbeat_s)
-            answer = await self._ask(request, HEARTBEAT_VERSION)
+            answer = await self.ask(request, HEARTBEAT_VERSION)
             if answer.error_code in _AGAIN:
                 return
             if answer.error_code != ErrorCode.NONE:
                 raise RuntimeError(f"Heartbeat was answered with {ErrorCode(answer.error_code).name}")
         self.rejoin = False
-
-    async def _ask(self, request: Request, version: int) -> Any:
-        self._correlation_id += 1
-        header = RequestHeader(
-            request_api_key=request.api_key,
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id="benchmark",
-        )
-        frame = header.encode(request_header_version(type(request), version)) + request.encode(version)
-        self._writer.write(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        answer = await self._reader.readexactly(size)
-        _, position = ResponseHeader.decode_from(answer, 0, response_header_version(type(request), version))
-        return message_classes(request.api_key)[1].decode(answer[position:], version)
 
 
 class Crew:
@@ -138,9 +115,8 @@ class Crew:
             self._settled.set()
 
     async def connect(self, servers: str) -> None:
-        host, _, port = servers.rpartition(":")
         for member in self.members:
-            await member.connect(host, int(port))
+            await member.connect(servers)
 
     async def settle(self) -> float:
         """Everybody joins at once; the seconds until the group has settled."""

@@ -128,6 +128,25 @@ def test_the_lock_of_one_that_is_silent_runs_out(node: Node) -> None:
         assert again[0].delivery_count >= 2
 
 
+def test_large_records_are_read_in_pieces_and_what_was_aborted_is_passed_over(node: Node) -> None:
+    """More is aborted than is read at once."""
+    prepare(node, "large", "reading", 0, share_isolation_level="read_committed")
+    producer = Producer(
+        {"bootstrap.servers": node.bootstrap_servers, "transactional.id": "large", "linger.ms": 0, "log_level": 0}
+    )
+    producer.init_transactions(WAIT_S)
+    for is_kept in (True, False, True):
+        producer.begin_transaction()
+        for number in range(6):
+            producer.produce("large", b"%d" % number * 60_000, partition=0)
+            producer.flush(WAIT_S)  # a batch each
+        producer.commit_transaction() if is_kept else producer.abort_transaction()
+    with consumer(node, "reading", "large") as share:
+        records = take(share, 12)
+        assert [record.value for record in records] == [b"%d" % number * 60_000 for number in range(6)] * 2
+        assert [record.offset for record in records] == [*range(6), *range(14, 20)]
+
+
 def test_what_was_acknowledged_survives_a_kill_of_the_node() -> None:
     with Node(CONFIG) as node:
         prepare(node, "kept", "surviving", 20)

@@ -19,6 +19,7 @@ from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.uuids import Uuid
+from tests.reference.handed_groups import HandedGroups
 from tests.support import reference
 from tests.support.reference_batches import crafted_batch
 from tests.support.reference_exchange import Side
@@ -127,9 +128,11 @@ def go_on(side: Side, topic_id: Uuid, seen: bytes, sequence: int) -> bytes:
 
 
 def test_kafka_goes_on_where_our_node_stopped_and_our_node_after_it(tmp_path: Path) -> None:
+    groups = HandedGroups()
     with Node(data_dir=tmp_path / "data") as node:
         with Side("Barnabas", node) as side:
             topic_id, seen = live(side)
+            groups.live(side)
             first_id = producer_id(side)
         node.stop()
         log = next((node.data_dir / "__cluster_metadata-0").glob("*.log"))
@@ -138,11 +141,13 @@ def test_kafka_goes_on_where_our_node_stopped_and_our_node_after_it(tmp_path: Pa
         assert '"type":"CLIENT_QUOTA_RECORD"' in dumped
         with kafka_on(tmp_path / "kafka", node) as kafka, Side("Apache Kafka", kafka) as side:
             seen = go_on(side, topic_id, seen, 4)
+            groups.go_on(side, "second")
             second_id = producer_id(side)
             assert second_id > first_id
         node.start()
         with Side("Barnabas", node) as side:
             seen = go_on(side, topic_id, seen, 5)
+            groups.go_on(side, "third")
             assert producer_id(side) > second_id
         node.stop()
         with kafka_on(tmp_path / "kafka", node) as kafka, Side("Apache Kafka", kafka) as side:

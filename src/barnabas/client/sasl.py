@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +63,9 @@ class PlainExchange:
         return b""
 
 
+_DIGITS = re.compile("[0-9]{1,9}")
+
+
 class ScramExchange:
     """first -> server's first -> proof -> server's signature -> done."""
 
@@ -95,9 +99,9 @@ class ScramExchange:
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationFailed("The broker answered the login with a nonce that is not ours.")
         iterations = fields.get("i", "")
-        if not iterations.isdigit() or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
+        if not _DIGITS.fullmatch(iterations) or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise AuthenticationFailed(
-                f"The broker asked for '{iterations}' iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are right."
+                f"The broker asked for '{iterations[:20]}' iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are right."
             )
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, int(iterations))
         client_key = self._hmac(salted, b"Client Key")

@@ -53,6 +53,8 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
         SERVER_FIRST.replace(b"i=4096", b"i=4095"),
         SERVER_FIRST.replace(b"i=4096", b"i=99999999"),
         SERVER_FIRST.replace(b"i=4096", b"i=many"),
+        SERVER_FIRST.replace(b"i=4096", "i=409²".encode()),
+        SERVER_FIRST.replace(b"i=4096", b"i=" + b"9" * 5000),
         SERVER_FIRST.replace(b"s=W22Z", b"s=!!!!"),
         SERVER_FIRST.replace(b",s=", b",t="),
         b"\xff\xfe",

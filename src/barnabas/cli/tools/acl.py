@@ -26,6 +26,8 @@ RESOURCES = {
     "group": ResourceType.GROUP,
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
+# With what the cluster was asked is what a command for it needs.
+CONNECTING = ("bootstrap-server", "command-config")
 RULES = {
     "SuperUser": "it is a super user",
     "DefaultAllow": "no entry is about the resource, and allow.everyone.if.no.acl.found is true",
@@ -92,9 +94,8 @@ def _learn(parsed: Parsed) -> int:
         print_json([_as_json(entry) for entry in entries])
         return 0
     for entry in entries:
-        operation = Operation(entry.operation).name.title().replace("_", "")
-        named = {kind: f"--{given} {shlex.quote(entry.resource_name)}" for given, kind in RESOURCES.items()}
-        where = named.get(ResourceType(entry.resource_type), "--cluster")
+        where = _named(ResourceType(entry.resource_type), entry.resource_name)
+        operation = _title(Operation(entry.operation))
         print(f"kafka-acls --add --allow-principal {shlex.quote(entry.principal)} --operation {operation} {where}")
     return 0
 
@@ -129,7 +130,7 @@ def _explain(parsed: Parsed) -> int:
 
 def _tell(parsed: Parsed, principal: str, operation: Operation, resource: Resource, verdict: Verdict) -> None:
     because = RULES.get(verdict.rule, verdict.rule) if verdict.entry is None else f"the entry {show(verdict.entry)}"
-    advice = None if verdict.allowed else _advice(principal, operation, resource, verdict.entry)
+    advice = None if verdict.allowed else _advice(parsed, principal, operation, resource, verdict.entry)
     if wants_json(parsed):
         print_json({"allowed": verdict.allowed, "because": because, "advice": advice})
         return
@@ -139,20 +140,34 @@ def _tell(parsed: Parsed, principal: str, operation: Operation, resource: Resour
         print(advice)
 
 
-def _advice(principal: str, operation: Operation, resource: Resource, denying: AccessControlEntryRecord | None) -> str:
-    name = operation.name.title().replace("_", "")
-    option_of = {kind: f"--{given} {resource.name}" for given, kind in RESOURCES.items()}
-    where = option_of.get(resource.type, "--cluster")
-    if denying is not None:
-        kind = "" if denying.pattern_type == PatternType.LITERAL else " --resource-pattern-type PREFIXED"
-        named = {each: f"--{given} '{denying.resource_name}'" for given, each in RESOURCES.items()}
-        of = named.get(ResourceType(denying.resource_type), "--cluster")
-        denied = Operation(denying.operation).name.title().replace("_", "")
-        return (
-            f"To allow it, remove that entry: kafka-acls --remove --deny-principal '{denying.principal}' "
-            f"--deny-host '{denying.host}' --operation {denied} {of}{kind}"
-        )
-    return f"To allow it: kafka-acls --add --allow-principal {principal} --operation {name} {where}"
+def _advice(
+    parsed: Parsed,
+    principal: str,
+    operation: Operation,
+    resource: Resource,
+    denying: AccessControlEntryRecord | None,
+) -> str:
+    """A command that can be typed as it is: names may be strange, and are quoted."""
+    given = [f"--{each} {shlex.quote(text)}" for each in CONNECTING if (text := parsed.text(each))]
+    command = " ".join(["kafka-acls", *given])
+    if denying is None:
+        allowed = f"--add --allow-principal {shlex.quote(principal)} --operation {_title(operation)}"
+        return f"To allow it: {command} {allowed} {_named(resource.type, resource.name)}"
+    kind = "" if denying.pattern_type == PatternType.LITERAL else " --resource-pattern-type PREFIXED"
+    where = _named(ResourceType(denying.resource_type), denying.resource_name)
+    return (
+        f"To allow it, remove that entry: {command} --remove --deny-principal {shlex.quote(denying.principal)} "
+        f"--deny-host {shlex.quote(denying.host)} --operation {_title(Operation(denying.operation))} {where}{kind}"
+    )
+
+
+def _named(kind: ResourceType, name: str) -> str:
+    option_of = {each: f"--{given} {shlex.quote(name)}" for given, each in RESOURCES.items()}
+    return option_of.get(kind, "--cluster")
+
+
+def _title(operation: Operation) -> str:
+    return operation.name.title().replace("_", "")
 
 
 def show(entry: AccessControlEntryRecord) -> str:

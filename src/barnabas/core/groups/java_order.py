@@ -7,6 +7,7 @@ in Kafka, and after a hand-over nothing moves.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from barnabas.core.coordinator.partitioning import java_hash
 
@@ -19,13 +20,14 @@ def java_ordered(names: Iterable[str], expected: int | None = None) -> list[str]
     capacity = FIRST_CAPACITY if expected is None else _power_of_two(expected)
     while len(listed) > capacity * 3 // 4:
         capacity *= 2
-    return sorted(listed, key=lambda name: _spread(java_hash(name)) & (capacity - 1))
+    return sorted(listed, key=lambda name: _spread_hash(name) & (capacity - 1))
 
 
 def _power_of_two(least: int) -> int:
     return 1 << max(least - 1, 0).bit_length()
 
 
-def _spread(code: int) -> int:
-    unsigned = code & 0xFFFFFFFF
+@lru_cache(maxsize=65_536)  # the members of a group are put in order again at each change
+def _spread_hash(name: str) -> int:
+    unsigned = java_hash(name) & 0xFFFFFFFF
     return unsigned ^ unsigned >> 16

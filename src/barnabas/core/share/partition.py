@@ -138,9 +138,7 @@ class SharePartition:
         parts."""
         if read_from > self.end_offset:
             return []  # records before it found no room, and come first
-        if first > self.end_offset:
-            self._runs.append(Run(self.end_offset, first - 1, RecordState.ARCHIVED))
-            self._move_start()
+        self.pass_over(first)
         room = most_in_flight - self.in_flight
         new_last = min(last, self.end_offset + room - 1) if room > 0 else self.end_offset - 1
         if new_last >= self.end_offset:
@@ -170,6 +168,12 @@ class SharePartition:
             taken.append(Acquired(begin, end, run.deliveries + 1))
         self._drop_untouched()
         return taken
+
+    def pass_over(self, offset: int) -> None:
+        """The log has nothing to give out before it: control records, and those of transactions that were aborted."""
+        if offset > self.end_offset:
+            self._runs.append(Run(self.end_offset, offset - 1, RecordState.ARCHIVED))
+            self._move_start()
 
     def _drop_untouched(self) -> None:
         """Free records at the end that were never delivered need not be in flight."""

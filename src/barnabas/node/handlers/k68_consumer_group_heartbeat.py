@@ -1,8 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0 and 1: a member of a consumer group joins, stays, reconciles or leaves.
 
 1 brought subscriptions by regular expression, and that the client makes the member's id. Deviations from Kafka: regular
-expressions are Python's syntax without what cannot be matched in linear time; one that needs more than 5,000 states is
-invalid.
+expressions have bounds (`core/patterns`).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.net.budget import ReceiveBudget
 from barnabas.node.net.connection import Connection
 from barnabas.node.net.connection_rates import ConnectionRates
+from barnabas.node.net.handshakes import TlsAcceptor
 from barnabas.node.net.settings import Listener, NetworkSettings, bind
 from barnabas.node.requests import ListenerKind, Session
 
@@ -29,7 +30,6 @@ STOP_GRACE_S = 1.0
 LEAST_BACKLOG = 1024
 ABORT_WAIT_S = 1.0
 UNWELCOME_MAX = 1000
-HANDSHAKE_TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._buckets: dict[int, set[Connection]] = {}
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.AbstractServer | TlsAcceptor] = []
         self._limiter = LogLimiter()
         # Connections that came too fast, and are closed later.
         self._unwelcome: dict[asyncio.TimerHandle, Any] = {}
@@ -98,18 +98,24 @@ class Server:
             )
             return Connection(self, self.dispatcher, session, tls=opened.tls, logins=opened.logins)
 
-        self._servers.append(
-            await self.loop.create_server(
-                accept,
-                sock=bound,
-                backlog=max(self.settings.backlog, LEAST_BACKLOG),
-                start_serving=serve,
-                ssl=None if listener.tls is None else listener.tls.context,
-                ssl_handshake_timeout=None if listener.tls is None else HANDSHAKE_TIMEOUT_S,
-            )
-        )
+        backlog = max(self.settings.backlog, LEAST_BACKLOG)
+        server: asyncio.AbstractServer | TlsAcceptor
+        if listener.tls is None:
+            server = await self.loop.create_server(accept, sock=bound, backlog=backlog, start_serving=False)
+        else:
+            context = listener.tls.context
+            server = TlsAcceptor(listener.name, bound, backlog, context, accept, self._has_room, self._limiter)
+        if serve:
+            await server.start_serving()
+        self._servers.append(server)
         self.listeners.append(opened)
         return opened
+
+    def _has_room(self, host: str, coming: int, coming_from_host: int) -> bool:
+        """Whether there may be one more connection beside those whose handshakes are under way."""
+        limit = self.settings.max_connections_per_ip_overrides.get(host, self.settings.max_connections_per_ip)
+        is_full = len(self._connections) + coming >= self.settings.max_connections
+        return not is_full and self._per_ip[host] + coming_from_host < limit
 
     async def serve(self, kind: ListenerKind | None = None) -> None:
         """Accepts on all listeners, or on those of one kind."""

@@ -1,15 +1,16 @@
 """TLS of a listener: the context of its sockets, and the name of a client that shows a certificate.
 
-Key store and trust store may be exchanged while the listener is open (`reload`): the context that the sockets were
-opened with stays and hands each new handshake to the newest one. Sessions are never resumed, so that a client whose
-certificate is no longer trusted is found out when it connects again.
+Key store and trust store may be exchanged while the listener is open (`reload`): each handshake asks for the newest
+context. Sessions are never resumed where certificates name clients, so that one whose certificate is no longer trusted
+is found out when it connects again: no tickets are given out, and as sessions of TLS 1.2 are kept by the context that a
+handshake begins with, which Python cannot forbid, each begins with one of its own.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,8 @@ class ListenerTls:
         named = listed(settings, "ssl.enabled.protocols")
         if old := [name for name in named if name not in TLS_VERSIONS]:
             log.warning("ssl.enabled.protocols: %s is not spoken on %s; newer is", ", ".join(old), listener)
-        self._newest = self.context = server_context(settings, listener)
-        self.context.sni_callback = self._hand_over
+        self._settings = settings
+        self._newest = server_context(settings, listener)
         self._state = _state(settings)
         try:
             self._rules = PrincipalRules(settings.get("ssl.principal.mapping.rules", "DEFAULT"))
@@ -76,8 +77,17 @@ class ListenerTls:
         if state == self._state:
             return False
         self._newest = server_context(settings, self._listener)
-        self._state = state
+        self._settings, self._state = settings, state
         return True
+
+    def context(self) -> ssl.SSLContext:
+        """For one handshake."""
+        newest = self._newest
+        if newest.verify_mode is ssl.CERT_NONE or newest.minimum_version is ssl.TLSVersion.TLSv1_3:
+            return newest
+        own = _bare_context(self._settings)
+        own.sni_callback = _hand_over_to(newest)
+        return own
 
     def principal(self, transport: Any) -> str:
         """That of the certificate which the client has shown, if any; raises NoRuleApplies."""
@@ -87,9 +97,14 @@ class ListenerTls:
             return ANONYMOUS
         return f"User:{self._rules.name_of(distinguished_name(certificate))}"
 
-    def _hand_over(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        if connection.context is not self._newest:
-            connection.context = self._newest
+
+def _hand_over_to(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
+    """What to do when a client has said hello, whether it named a host or not."""
+
+    def hand_over(connection: ssl.SSLObject, name: str | None, begun: ssl.SSLContext) -> None:
+        connection.context = newest
+
+    return hand_over
 
 
 def _state(settings: Mapping[str, str]) -> tuple[object, ...]:
@@ -105,6 +120,24 @@ def _state(settings: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def server_context(settings: Mapping[str, str], listener: str) -> ssl.SSLContext:
+    context = _bare_context(settings)
+    try:
+        own = own_certificate(settings)
+        if own is None:
+            raise ConfigError(f"ssl.keystore.location: the listener {listener} needs a private key and its chain.")
+        present(context, own)
+        trusted = trusted_certificates(settings)
+        if trusted is not None:
+            trust(context, trusted)
+        elif context.verify_mode is not ssl.CERT_NONE:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    except InvalidSetting as error:
+        raise ConfigError(str(error)) from error
+    return context
+
+
+def _bare_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """Without key and trust."""
     auth = settings.get("ssl.client.auth", "none").strip().lower()
     if auth not in CLIENT_AUTH:
         raise ConfigError(f"ssl.client.auth={auth} cannot be used: it is none, requested or required.")
@@ -114,15 +147,6 @@ def server_context(settings: Mapping[str, str], listener: str) -> ssl.SSLContext
     try:
         speak(context, tls_versions(settings))
         choose_ciphers(context, settings.get("ssl.cipher.suites", ""))
-        own = own_certificate(settings)
-        if own is None:
-            raise ConfigError(f"ssl.keystore.location: the listener {listener} needs a private key and its chain.")
-        present(context, own)
-        trusted = trusted_certificates(settings)
-        if trusted is not None:
-            trust(context, trusted)
-        elif auth != "none":
-            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     except InvalidSetting as error:
         raise ConfigError(str(error)) from error
     context.verify_mode = CLIENT_AUTH[auth]

@@ -109,6 +109,16 @@ def test_gaps_of_the_log_are_passed() -> None:
     assert state.start_offset == 9
 
 
+def test_what_the_log_has_not_to_give_is_passed_over() -> None:
+    state = SharePartition(0)
+    state.pass_over(7)
+    assert (state.start_offset, state.next_fetch_offset()) == (7, 7)
+    acquire(state, "anna", 7, 8)
+    state.pass_over(5)
+    state.pass_over(12)
+    assert (state.start_offset, state.next_fetch_offset()) == (7, 12)
+
+
 def test_records_that_found_no_room_are_no_gap_of_the_log() -> None:
     state = SharePartition(0)
     assert acquire(state, "anna", 0, 9, most_in_flight=5) == [Acquired(0, 4, 1)]

@@ -236,16 +236,20 @@ class ConsumerGroups:
         former = None if member.instance_id is None else group.static_members.get(member.instance_id)
         if former is not None and former != member.id:
             members.pop(former, None)
+        image = self.image()
+        subscribed: dict[tuple[frozenset[str], str], frozenset[Uuid]] = {}
+        for each in members.values():
+            if (each.topics, each.regex) not in subscribed:
+                subscribed[each.topics, each.regex] = frozenset(group.subscribed_ids(each, image))
         subscribers = {
             each.id: Subscriber(
                 each.instance_id,
-                frozenset(group.subscribed_ids(each, self.image())),
+                subscribed[each.topics, each.regex],
                 last_target(group, each) if each.id == member.id else group.target(each.id),
             )
             for each in members.values()
         }
-        wanted = sorted({topic_id for each in subscribers.values() for topic_id in each.topics})
-        image = self.image()
+        wanted = sorted({topic_id for topics in subscribed.values() for topic_id in topics})
         sizes = {topic_id: len(image.topics[image.topic_names[topic_id]].partitions) for topic_id in wanted}
         name = most_wanted(each.assignor for each in members.values()) or settings.assignors[0]
         targets = ASSIGNORS[name](subscribers, sizes)

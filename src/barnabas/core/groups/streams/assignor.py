@@ -107,7 +107,8 @@ class _Assignment:
         self._members = members
         self._replicas = standby_replicas
         self._tasks = [Task(name, at) for name, each in subtopologies.items() for at in range(each.tasks)]
-        self._stateful = [task for task in self._tasks if subtopologies[task.subtopology_id].is_stateful]
+        stateful = {name for name, each in subtopologies.items() if each.is_stateful}
+        self._stateful = [task for task in self._tasks if task.subtopology_id in stateful]
         count = len(self._tasks)
         self._active_quota = _Quota(count, len(members))
         self._total_quota = _Quota(count + len(self._stateful) * standby_replicas, len(members))

@@ -22,7 +22,7 @@ from barnabas.core.groups.modern import NO_ASSIGNMENT_EPOCH, GroupState, ModernG
 from barnabas.core.groups.state import GroupType
 from barnabas.core.groups.streams.member import StreamsMember
 from barnabas.core.groups.streams.records import group_tombstones
-from barnabas.core.groups.streams.tasks import NOTHING, AssignedTasks, TaskRoles, tasks_of
+from barnabas.core.groups.streams.tasks import NO_ACTIVE_TASKS, NOTHING, ActiveTasks, AssignedTasks, TaskRoles, tasks_of
 from barnabas.core.groups.streams.topology import ConfiguredTopology, Topology
 from barnabas.wire.records import streams_groups as wire
 from barnabas.wire.uuids import Uuid
@@ -107,17 +107,22 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskRoles]):
     def _hold(self, tasks: AssignedTasks, process_id: str) -> None:
         for name, epochs in tasks.active.items():
             for at in epochs:
-                self._active[name, at] = process_id
+                if self._active.get((name, at)) != process_id:
+                    self._active[name, at] = process_id
         for table, role in ((self._standby, tasks.standby), (self._warmup, tasks.warmup)):
             for name, partitions in role.items():
                 for at in partitions:
                     table[name, at] = (table.get((name, at)) or NOBODY) | {process_id}
 
-    def _release(self, tasks: AssignedTasks, process_id: str) -> None:
-        """After compaction records may come in another order: a task may be with another process already."""
+    def _release(self, tasks: AssignedTasks, process_id: str, stays: ActiveTasks = NO_ACTIVE_TASKS) -> None:
+        """`stays` is what the process keeps: thousands of tasks, of which few move.
+
+        After compaction records may come in another order: a task may be with another process already.
+        """
         for name, epochs in tasks.active.items():
+            kept = stays.get(name, {})
             for at in epochs:
-                if self._active.get((name, at)) == process_id:
+                if at not in kept and self._active.get((name, at)) == process_id:
                     self._active.pop((name, at))
         for table, role in ((self._standby, tasks.standby), (self._warmup, tasks.warmup)):
             for name, partitions in role.items():
@@ -188,7 +193,8 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskRoles]):
 
     def _update(self, old: StreamsMember | None, new: StreamsMember) -> None:
         if old is not None:
-            self._release(old.assigned, old.process_id)
+            stays = new.assigned.active if old.process_id == new.process_id else NO_ACTIVE_TASKS
+            self._release(old.assigned, old.process_id, stays)
             self._release(old.revoking, old.process_id)
         self.members[new.id] = new
         self._hold(new.assigned, new.process_id)

@@ -13,11 +13,11 @@ from barnabas.wire.records import streams_groups as wire
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to the target assignment (see `reconciliation`)."""
+    """Where a member is on its way to the target assignment (see `reconciliation`); not a consumer's numbers."""
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
-    UNRELEASED_TASKS = 2
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
     UNKNOWN = 127
 
     @classmethod

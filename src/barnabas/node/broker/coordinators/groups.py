@@ -6,17 +6,16 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.core.controller.configs import GROUP_RESOURCE
 from barnabas.core.controller.topic_names import CONSUMER_OFFSETS_TOPIC
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.consumer.assignors import ASSIGNORS
 from barnabas.core.groups.consumer.settings import ConsumerSettings, MigrationPolicy
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.shard import GroupShard
-from barnabas.core.groups.share.decide import ShareSettings
 from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.core.metadata.state import MetadataDelta
 from barnabas.node.broker.coordinators.coordinator import Coordinator
+from barnabas.node.broker.group_settings import GroupSettingsCache
 from barnabas.node.broker.shares.settings import share_settings
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.definitions import group_definitions
@@ -32,8 +31,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def __init__(self, node: Coordinating) -> None:
         super().__init__(node, CONSUMER_OFFSETS_TOPIC, self._new_shard)
         self._settings_of: tuple[BrokerConfig, GroupSettings] | None = None
-        self._consumer_settings_of: tuple[BrokerConfig, ConsumerSettings] | None = None
-        self._streams_settings_of: tuple[BrokerConfig, StreamsSettings] | None = None
+        self.consumer_settings = GroupSettingsCache(node, consumer_settings).of
+        self.share_settings = GroupSettingsCache(node, share_settings).of
+        self.streams_settings = GroupSettingsCache(node, streams_settings).of
 
     def settings(self) -> GroupSettings:
         """As the broker's configuration is now."""
@@ -66,25 +66,6 @@ class GroupCoordinator(Coordinator[GroupShard]):
             share_settings=self.share_settings,
             streams_settings=self.streams_settings,
         )
-
-    def share_settings(self, group_id: str) -> ShareSettings:
-        config = self._node.config
-        return share_settings(config, self._node.image.configs.get((GROUP_RESOURCE, group_id), {}))
-
-    def consumer_settings(self, group_id: str) -> ConsumerSettings:
-        """As the configurations of broker and group are now."""
-        config = self._node.config
-        if self._consumer_settings_of is None or self._consumer_settings_of[0] is not config:
-            self._consumer_settings_of = (config, consumer_settings(config, {}))
-        own = self._node.image.configs.get((GROUP_RESOURCE, group_id))
-        return consumer_settings(config, own) if own else self._consumer_settings_of[1]
-
-    def streams_settings(self, group_id: str) -> StreamsSettings:
-        config = self._node.config
-        if self._streams_settings_of is None or self._streams_settings_of[0] is not config:
-            self._streams_settings_of = (config, streams_settings(config, {}))
-        own = self._node.image.configs.get((GROUP_RESOURCE, group_id))
-        return streams_settings(config, own) if own else self._streams_settings_of[1]
 
 
 def consumer_settings(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerSettings:

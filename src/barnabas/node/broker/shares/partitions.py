@@ -6,15 +6,15 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.core.controller.configs import GROUP_RESOURCE
 from barnabas.core.share.partition import SharePartition
 from barnabas.core.share.records import ShareKey
+from barnabas.node.broker.group_settings import GroupSettingsCache
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.shares.offset_reset import reset_offset
 from barnabas.node.broker.shares.persister import Persister
 from barnabas.node.broker.shares.served import ServedPartition
 from barnabas.node.broker.shares.sessions import ShareSessions
-from barnabas.node.broker.shares.settings import DeliverySettings, delivery_settings
+from barnabas.node.broker.shares.settings import delivery_settings
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -31,11 +31,8 @@ class SharePartitions:
         self._persister = persister
         self._served: dict[ShareKey, ServedPartition] = {}
         self._coming: dict[ShareKey, asyncio.Future[ServedPartition]] = {}
+        self.settings = GroupSettingsCache(node, delivery_settings).of
         self.sessions = ShareSessions(lambda: node.config.group_share_max_share_sessions, self.session_ended)
-
-    def settings(self, group_id: str) -> DeliverySettings:
-        own = self._node.image.configs.get((GROUP_RESOURCE, group_id), {})
-        return delivery_settings(self._node.config, own)
 
     def leading(self, key: ShareKey) -> Partition:
         """The partition of the log; raises the error of one that this node does not lead."""

@@ -23,6 +23,9 @@ from barnabas.wire.errors import KafkaError
 
 log = logging.getLogger("barnabas.shares")
 
+# A fetch may be for megabytes and few records: the log is read in pieces until there are enough.
+PIECE_BYTES = 128 * 1024
+
 
 class Taken(NamedTuple):
     records: bytes = b""
@@ -69,16 +72,41 @@ class ServedPartition:
         is_full = state.in_flight >= settings.most_in_flight and offset >= state.end_offset
         if offset >= end_offset or is_full or most_records <= 0:
             return Taken()
-        found = partition.log.fetch(
-            offset, max_bytes, upper_bound_offset=end_offset, min_one_batch=True, eager_bytes=ANY_SIZE
-        )
-        assert not isinstance(found, FileRange), "whatever is asked for is read at once"
-        data = bytes(found)
-        batches = list(iterate_batches(data))
-        if settings.read_committed:
-            aborted = partition.log.aborted_in_read(offset, len(data), end_offset) if data else ()
-            batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
-        return self._acquire(member_id, offset, data, batches, most_records, settings, exact)
+        pieces: list[bytes] = []
+        acquired: list[Acquired] = []
+        while most_records > 0 and max_bytes > 0 and offset < end_offset:
+            found = partition.log.fetch(
+                offset,
+                min(max_bytes, PIECE_BYTES),
+                upper_bound_offset=end_offset,
+                min_one_batch=True,
+                eager_bytes=ANY_SIZE,
+            )
+            assert not isinstance(found, FileRange), "whatever is asked for is read at once"
+            if not found or (pieces and len(found) > max_bytes):
+                break
+            data = bytes(found)
+            batches = list(iterate_batches(data))
+            last = batches[-1][1]
+            if settings.read_committed:
+                aborted = partition.log.aborted_in_read(offset, len(data), end_offset)
+                batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
+            # What was left out behind the end, control records and aborted ones, is passed.
+            read_from = min(offset, state.end_offset)
+            taken = self._acquire(member_id, read_from, data, batches, most_records, settings, exact)
+            pieces.append(taken.records)
+            acquired += taken.acquired
+            most_records -= sum(each.last - each.first + 1 for each in taken.acquired)
+            max_bytes -= len(data)
+            offset = last.base_offset + last.last_offset_delta + 1
+            if state.in_flight >= settings.most_in_flight and offset >= state.end_offset:
+                break
+        if not acquired:
+            if state.in_flight < settings.most_in_flight:
+                state.pass_over(offset)
+            return Taken()
+        self._set_timer()
+        return Taken(b"".join(pieces), acquired)
 
     def _acquire(
         self,
@@ -114,10 +142,7 @@ class ServedPartition:
                 end = position + header.size
                 most_records -= sum(each.last - each.first + 1 for each in taken)
                 acquired += taken
-        if not acquired:
-            return Taken()
-        self._set_timer()
-        return Taken(data[begin:end], acquired)
+        return Taken(data[begin:end], acquired) if acquired else Taken()
 
     # Taking back
 

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from barnabas.pipelines.spark.startup import jvm
+from barnabas.pipelines.sql.server.driver import abandon
 
 
 @pytest.fixture
@@ -21,21 +21,21 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Any:
         context = SimpleNamespace()
         session = SimpleNamespace(sparkContext=context, process=process)
         monkeypatch.setattr(SparkContext, "_active_spark_context", context)
-        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process, close=lambda: None))
         monkeypatch.setattr(SparkContext, "_jvm", object())
         monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
         yield session
         process.kill()
 
 
-def test_a_session_that_is_forgotten_takes_its_jvm_with_it(running: Any) -> None:
-    jvm.forget(running)
+def test_a_driver_that_is_abandoned_ends(running: Any) -> None:
+    abandon(running)
     assert running.process.returncode == -9
     assert SparkContext._active_spark_context is SparkContext._gateway is SparkSession._instantiatedSession is None
 
 
-def test_the_jvm_of_another_session_is_left_alone(running: Any) -> None:
-    jvm.forget(SimpleNamespace(sparkContext=SimpleNamespace()))  # type: ignore[arg-type]
+def test_the_driver_of_another_session_is_left_alone(running: Any) -> None:
+    abandon(SimpleNamespace(sparkContext=SimpleNamespace()))
     assert running.process.poll() is None
     assert SparkContext._active_spark_context is running.sparkContext
     assert SparkContext._gateway.proc is running.process
