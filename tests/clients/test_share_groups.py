@@ -92,6 +92,24 @@ def test_tasks_are_worked_off_by_several_and_each_once(node: Node) -> None:
         assert later.poll(500) == []
 
 
+def test_nothing_is_passed_over_where_more_lies_in_the_log_than_may_be_in_flight(node: Node) -> None:
+    prepare(node, "many", "slow", 0, share_partition_max_record_locks="100")
+    for _ in range(20):  # batches of 35 in each partition
+        produce(node, "many", 70)
+    seen = 0
+    with consumer(node, "slow", "many") as share:
+
+        def work() -> bool:
+            nonlocal seen
+            for record in share.poll(100):
+                seen += 1
+                share.ack(record)
+            return seen >= 20 * 70
+
+        wait_until(work, limit_s=WAIT_S)
+        assert share.poll(300) == []
+
+
 def test_what_is_given_back_comes_again_and_what_is_rejected_does_not(node: Node) -> None:
     prepare(node, "returns", "returning", 3, share_delivery_count_limit="3")
     with consumer(node, "returning", "returns") as share:
