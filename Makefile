@@ -29,7 +29,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two at a time: much of it waits for other processes.
+# Three at a time: much of it waits for other processes.
 test: check
 	$(BIN)/python tools/run_tests.py
 

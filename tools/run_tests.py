@@ -1,6 +1,7 @@
-"""All tests, two at a time. What fails beside other tests is run once more alone, and told in any case.
+"""All tests, three at a time. What fails beside other tests is run once more alone, and told in any case.
 
-Many tests talk to several processes, and two of them at a time on a small machine may starve one of these. A test that
+Many tests wait for other processes, so that three at a time keep two cores busy; on a small machine they may starve one
+of these processes. A test that
 passes alone did not find a defect of what it tests, but it is not as robust as it should be: it is named at the end.
 More than `RETRIED_MAX` failures are no accident, and are not repeated.
 """
@@ -25,7 +26,7 @@ def run(*arguments: str, failed: Path) -> int:
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         failed = Path(directory) / "failed"
-        code = run("-n", "2", "--dist", "loadfile", "--durations=30", *sys.argv[1:], failed=failed)
+        code = run("-n", "3", "--dist", "loadfile", "--durations=30", *sys.argv[1:], failed=failed)
         names = failed.read_text().splitlines() if failed.exists() else []
         if code != TESTS_FAILED or not 0 < len(names) <= RETRIED_MAX:
             return code
