@@ -1,9 +1,8 @@
 """All tests, three at a time. What fails beside other tests is run once more alone, and told in any case.
 
 Many tests wait for other processes, so that three at a time keep two cores busy; on a small machine they may starve one
-of these processes. A test that passes alone did not find a defect of what it tests, but it is not as robust as it should
-be: it is named at the end.
-More than `RETRIED_MAX` failures are no accident, and are not repeated.
+of these processes. A test that passes alone did not find a defect of what it tests, but it is not as robust as it
+should be: it is named at the end. More than `RETRIED_MAX` failures are no accident, and are not repeated.
 """
 
 from __future__ import annotations
