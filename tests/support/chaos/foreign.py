@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from barnabas.testing import Cluster
 from barnabas.testing.node import Node
-from tests.support.reference import ApacheKafka
+from tests.support.reference import TEST_JVM, ApacheKafka
 
 # A process of Apache Kafka is ended by the kernel with the thread that has started it. This one stays.
 _launcher = ThreadPoolExecutor(1, thread_name_prefix="apache-kafka")
@@ -28,6 +28,7 @@ class KafkaNode(Node):
             controller_port=ports["CONTROLLER"],
             properties=properties,
             cluster_id=cluster_id,
+            jvm=[*TEST_JVM, "-Djava.net.preferIPv4Stack=true"],  # relays know a process by its IPv4 connections
             start_timeout_s=timeout_s,
         )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -69,6 +70,8 @@ class Report:
 
 
 class Run:
+    once: Mapping[str, Any] = {"enable.idempotence": True, "message.timeout.ms": 600_000}
+
     def __init__(
         self,
         seed: int,
@@ -104,11 +107,10 @@ class Run:
 
     def _clients(self, servers: str) -> list[Client]:
         seed, history = self.report.seed, self.history
-        once = {"enable.idempotence": True, "message.timeout.ms": 600_000}
         return [
             Writer("plain-1", servers, history, seed, PLAIN, PARTITIONS, **{"message.timeout.ms": 8000}),
-            Writer("idempotent-1", servers, history, seed, IN_ORDER, PARTITIONS, **once),
-            Writer("idempotent-2", servers, history, seed, IN_ORDER, PARTITIONS, **once),
+            Writer("idempotent-1", servers, history, seed, IN_ORDER, PARTITIONS, **self.once),
+            Writer("idempotent-2", servers, history, seed, IN_ORDER, PARTITIONS, **self.once),
             TransactionalWriter("transactional-1", servers, history, seed, ATOMIC, PARTITIONS),
             TransactionalWriter("transactional-2", servers, history, seed, ATOMIC, PARTITIONS),
             Copier("copier", servers, history, seed, IN_ORDER, COPIED),
