@@ -193,6 +193,7 @@ class _Fetch:
     async def _continue_session(self, request: FetchRequest) -> None:
         sessions = self._node.fetch_sessions
         session, turn = sessions.open(request.session_id, request.session_epoch, self._by_id), self._turn
+        known = len(session.partitions)
         for topic in request.topics:
             for partition in topic.partitions:
                 if turn.is_over:
@@ -207,7 +208,8 @@ class _Fetch:
             sessions.close(session.id)
             await self._fetch_all(request)
             return
-        sessions.require_room(session)
+        if len(session.partitions) > known:
+            sessions.require_room(session)
         session.read_with(self._read_committed)
         self._session = session
         self._epoch = sessions.proceed(session)

@@ -46,7 +46,7 @@ class LogState:
         self.name = f"{topic}-{partition}"
         self.topic_id: Uuid | None = None
         self.background: Background = background or Foreground()
-        self.segments = Segments(handles or FileHandles(), directory)
+        self.segments = Segments(FileHandles() if handles is None else handles, directory)
         self.epochs = LeaderEpochs()
         self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
         self.log_start_offset = 0

@@ -1,4 +1,4 @@
-"""What a leader answers to followers whose replicas are throttled."""
+"""What a leader answers to followers whose replicas are throttled, and to sessions that grow."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from barnabas.core.metadata.state import MetadataImage
-from barnabas.node.broker.fetch_sessions import FetchSessions
+from barnabas.node.broker.fetch_sessions import SHARE, FetchSessions
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.throttles import ReplicaThrottle
 from barnabas.node.handlers.k01_fetch import handle
 from barnabas.node.requests import ListenerKind, RequestContext, Session
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from barnabas.wire.records.metadata import PartitionRecord, TopicRecord
 from barnabas.wire.uuids import ZERO_UUID, Uuid
 from tests.support.reference_batches import crafted_batch
@@ -27,6 +28,7 @@ NOW_MS = 1_700_000_000_000
 TOPIC_ID = Uuid(b"topic-id-0000001")
 IN_SYNC, BEHIND = 2, 3
 WAIT_MS = 150
+VERSION = 17
 RECORD = bytes(crafted_batch())[-8:]  # the end of each batch
 
 
@@ -74,6 +76,21 @@ class Leader:
             session_epoch=-1,
             topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[partition])],
         )
+        return (await self._answer(request)).count(RECORD)
+
+    async def continue_session(self, session_id: int, epoch: int, indexes: range) -> FetchResponse:
+        partitions = [FetchPartition(partition=index, partition_max_bytes=100) for index in indexes]
+        request = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=1 << 20,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
+        )
+        response: FetchResponse = FetchResponse.decode(await self._answer(request), VERSION)
+        return response
+
+    async def _answer(self, request: FetchRequest) -> bytes:
         session = Session(
             listener="PLAINTEXT",
             kind=ListenerKind.BROKER,
@@ -83,8 +100,8 @@ class Leader:
             routes={},
         )
         node: Any = self
-        answer: Any = await handle(RequestContext(session, 1, 17, 1, "test"), request, node)
-        return b"".join(map(bytes, answer.parts)).count(RECORD)
+        answer: Any = await handle(RequestContext(session, 1, VERSION, 1, "test"), request, node)
+        return b"".join(map(bytes, answer.parts))
 
 
 @pytest.mark.parametrize("throttled", [("0:1",), ("*",)])
@@ -133,5 +150,23 @@ def test_who_is_not_listed_is_not_throttled(tmp_path: Path, throttled: tuple[str
         leader = Leader(tmp_path, throttled)
         for _ in range(3):
             assert await leader.batches_for(BEHIND)
+
+    asyncio.run(story())
+
+
+def test_a_session_that_grows_beyond_its_share_ends_and_one_that_does_not_counts_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        leader = Leader(tmp_path, ())
+        leader.fetch_sessions = FetchSessions(10, leader.clock, max_partitions=2 * SHARE)
+        session_id = (await leader.continue_session(0, 0, range(1))).session_id
+        grown = await leader.continue_session(session_id, 1, range(2))
+        assert (grown.error_code, len(leader.fetch_sessions)) == (ErrorCode.NONE, 1)
+        with monkeypatch.context() as uncounted:
+            uncounted.setattr(FetchSessions, "cached_partitions", None)
+            assert (await leader.continue_session(session_id, 2, range(2))).error_code == ErrorCode.NONE
+        refused = await leader.continue_session(session_id, 3, range(3))
+        assert (refused.error_code, len(leader.fetch_sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
     asyncio.run(story())

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import sys
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 LOG_SUFFIX = ".log"
@@ -38,29 +38,26 @@ class FileHandles:
 
     def __init__(self, limit: int = 512) -> None:
         self.limit = max(limit, 4)
-        self._open: deque[PooledFile] = deque()
+        self._open: OrderedDict[PooledFile, None] = OrderedDict()  # who is looked at next comes first
 
     def __len__(self) -> int:
         return len(self._open)
 
     def opened(self, file: PooledFile) -> None:
         while len(self._open) >= self.limit:
-            candidate = self._open.popleft()
+            candidate, _ = self._open.popitem(last=False)
             if candidate.fd < 0:
                 continue
             if candidate.used:
                 candidate.used = False
-                self._open.append(candidate)
+                self._open[candidate] = None
             else:
                 os.close(candidate.fd)
                 candidate.fd = -1
-        self._open.append(file)
+        self._open[file] = None
 
     def closed(self, file: PooledFile) -> None:
-        try:
-            self._open.remove(file)
-        except ValueError:
-            pass
+        self._open.pop(file, None)
 
 
 class PooledFile:

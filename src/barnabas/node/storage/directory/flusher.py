@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOGS_PER_ROUND = 64
-# A round holds three or four handles per segment. A log that rolls faster than its disk is has many, and the handles
-# of a process are few: it takes several rounds.
-SEGMENTS_PER_ROUND = 64
+# A round holds three or four handles per segment, and the loop opens their files: a log that rolls faster than its disk
+# has many, and takes several rounds. To open so few takes a millisecond.
+SEGMENTS_PER_ROUND = 16
 SEGMENTS_PER_LOG_MIN = 2
 
 

@@ -82,6 +82,20 @@ def test_partitions_are_found_again_after_a_clean_stop(tmp_path: Path, batch: Bu
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_new_logs_share_the_limit_of_open_files(tmp_path: Path, batch: Build) -> None:
+    async def scenario() -> None:
+        dirs = opened(tmp_path, max_open_files=4)
+        await dirs.load(lambda topic: CONFIG, now_ms=NOW_MS)
+        for log in await dirs.create_partitions([new(number) for number in range(20)], now_ms=NOW_MS):
+            append(log, batch(1))
+        descriptors = [path.resolve() for path in Path("/proc/self/fd").iterdir()] if sys.platform == "linux" else []
+        assert sum(path.suffix == ".log" and tmp_path in path.parents for path in descriptors) <= 4
+        assert len(dirs.handles) <= 4
+        await dirs.close(clean=False)
+
+    run(scenario)
+
+
 def test_the_mark_of_a_clean_stop_is_kafka_s(tmp_path: Path) -> None:
     async def scenario() -> None:
         await opened(tmp_path).close(clean=True, broker_epoch=13)
