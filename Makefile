@@ -183,3 +183,15 @@ clean:
 .PHONY: test-secured
 test-secured: setup
 	BARNABAS_TEST_SECURED=1 $(BIN)/python -m pytest -q tests/reference/test_secured_members.py tests/pipelines/test_secured.py
+
+# Brokers are killed that coordinate consumer, share and streams groups: `make failover FAILOVERS=9`.
+FAILOVERS ?= 3
+.PHONY: failover
+failover: setup
+	BARNABAS_FAILOVERS=$(FAILOVERS) $(BIN)/python -m pytest -q tests/clients/test_group_failover.py
+
+# Kafka's StandardAuthorizer is asked a million times, and franz-go's client is compiled and logs in.
+.PHONY: test-security
+test-security: setup
+	BARNABAS_DECISIONS=1000000 $(BIN)/python -m pytest -q tests/reference/test_authorizer.py
+	BARNABAS_GO=1 $(BIN)/python -m pytest -q tests/clients/test_foreign_logins.py

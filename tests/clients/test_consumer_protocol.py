@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing import Node
@@ -144,6 +144,74 @@ def test_a_group_migrates_while_it_reads_and_comes_back(node: Node) -> None:
     assert described(node, "migrating").type is ConsumerGroupType.CLASSIC
     produce(node, "moving", 40)
     crew.until(lambda: len(crew.read) == 120)
+    crew.close()
+
+
+class Copier:
+    """Copies what its consumer is assigned, in transactions that carry its member epoch."""
+
+    def __init__(self, node: Node, crew: Crew, name: str) -> None:
+        self._crew = crew
+        self.consumer = self._hire()
+        self._producer = Producer(
+            {"bootstrap.servers": node.bootstrap_servers, "transactional.id": name, "linger.ms": 0, "log_level": 0}
+        )
+        self._producer.init_transactions(WAIT_S)
+        self.copied = 0
+
+    def _hire(self) -> Consumer:
+        return self._crew.hire("input", isolation_level="read_committed")
+
+    def step(self) -> None:
+        messages = [each for each in self.consumer.consume(7, timeout=0.1) if each.error() is None]
+        if not messages:
+            return
+        ends = {message.partition(): message.offset() + 1 for message in messages}
+        offsets = [TopicPartition("input", partition, offset) for partition, offset in ends.items()]
+        self._producer.begin_transaction()
+        try:
+            for message in messages:
+                self._producer.produce("output", message.value())
+            self._producer.send_offsets_to_transaction(offsets, self.consumer.consumer_group_metadata(), WAIT_S)
+            self._producer.commit_transaction(WAIT_S)
+            self.copied += len(messages)
+        except KafkaException as failure:
+            # The member was in another epoch meanwhile: it comes back and begins with what is committed.
+            if not failure.args[0].txn_requires_abort():
+                raise
+            self._producer.abort_transaction(WAIT_S)
+            self._crew.dismiss(self.consumer)
+            self.consumer = self._hire()
+
+
+def test_a_topic_is_copied_exactly_once_while_members_come_and_go(node: Node) -> None:
+    create(node, "input", 200)
+    create(node, "output", 0)
+    crew = Crew(node.bootstrap_servers, "copying")
+    copiers = [Copier(node, crew, "first")]
+
+    def copies(count: int) -> bool:
+        for copier in copiers:
+            copier.step()
+        return sum(copier.copied for copier in copiers) >= count
+
+    wait_until(lambda: copies(50), limit_s=WAIT_S)
+    copiers.append(Copier(node, crew, "second"))
+    wait_until(lambda: copies(60) and copiers[1].copied > 0, limit_s=WAIT_S)
+    crew.dismiss(copiers[0].consumer)
+    gone = copiers.pop(0).copied
+    wait_until(lambda: copies(200 - gone), limit_s=WAIT_S)
+    judge = Crew(node.bootstrap_servers, "judging")
+    reader = judge.hire("output", isolation_level="read_committed")
+    found: list[bytes] = []
+
+    def has_all() -> bool:
+        found.extend(each.value() for each in reader.consume(500, timeout=0.2) if each.error() is None)
+        return len(found) >= 200
+
+    wait_until(has_all, limit_s=WAIT_S)
+    assert sorted(found) == sorted(b"value-%d" % number for number in range(200))
+    judge.close()
     crew.close()
 
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from barnabas.testing.registry import Registry
+from tests.support.go_programs import compiled
 
 SOURCE = Path(__file__).parent / "franz_sr"
-CACHE = Path(os.environ.get("BARNABAS_CACHE", Path.home() / ".cache" / "barnabas")) / "franz-sr"
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    if not CACHE.exists():
-        if shutil.which("go") is None:
-            pytest.skip("Go is not installed")
-        if os.environ.get("BARNABAS_GO") != "1":
-            pytest.skip("franz-go's client is compiled only with BARNABAS_GO=1")
-        CACHE.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["go", "build", "-o", str(CACHE), "."], cwd=SOURCE, check=True, timeout=600)
-    return CACHE
+    return compiled(SOURCE)
 
 
 def test_franz_go(servers: str, topic: str, program: Path) -> None:

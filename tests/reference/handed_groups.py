@@ -160,7 +160,7 @@ class HandedGroups:
 
         wait_until(is_assigned, f"{SHARES} is assigned at {side.name}", limit_s=30)
         topic_id = side.topic_id(TOPIC)
-        acquired = []
+        acquired: list[Any] = []
 
         def is_taken() -> bool:
             part = FetchPartition(partition_index=0)

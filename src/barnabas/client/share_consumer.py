@@ -21,12 +21,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster import Attempts, Cluster
 from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut, known_code
 from barnabas.client.fetcher import Fetched
 from barnabas.client.metadata import TopicPartition
@@ -75,25 +75,40 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-@dataclass
+@dataclass(eq=False)
 class _Session:
-    """With one broker."""
+    """With one broker; what was taken in it can be answered in it only."""
 
     epoch: int = 0
     partitions: set[At] = field(default_factory=set)
     said: dict[At, dict[int, int]] = field(default_factory=dict)
+    is_lost: bool = False
+
+    def say(self, at: At, offset: int, kind: int) -> None:
+        self.said.setdefault(at, {})[offset] = kind
+
+
+class _Held(NamedTuple):
+    """A record that was taken: in which session, and until when its lock lasts."""
+
+    session: _Session
+    at: At
+    until: float
 
 
 class ShareConsumer:
     def __init__(
         self,
-        settings: ClientSettings,
+        settings: ClientSettings | Mapping[str, str],
         group_id: str,
         topics: Iterable[str],
         *,
         max_records: int = 500,
         fetch_max_bytes: int = FETCH_BYTES,
     ) -> None:
+        """`settings` may be properties, as clients have them: bootstrap.servers, security.protocol and so on."""
+        if not isinstance(settings, ClientSettings):
+            settings = ClientSettings.from_properties(settings)
         self._cluster = Cluster(settings)
         self._group_id = group_id
         self._max_records = max_records
@@ -103,9 +118,11 @@ class ShareConsumer:
         self._names: dict[Uuid, str] = {}
         self._ids: dict[str, Uuid] = {}
         self._sessions: dict[int, _Session] = {}
-        self._held: dict[tuple[str, int, int], float] = {}
+        self._held: dict[tuple[str, int, int], _Held] = {}
         self._later: dict[tuple[str, int, int], float] = {}
         self._lock_s = 30.0
+        self._lost = False  # a session or a leader, in the last round
+        self._unheard = 0  # answers that no broker took since the last commit
         self._membership = _Membership(settings, group_id, self._member_id, self._topics)
 
     # Taking
@@ -119,18 +136,26 @@ class ShareConsumer:
             found = list(self._fetch(deadline))
             if found or time.monotonic() >= deadline:
                 return found
-            time.sleep(min(RETRY_S, max(deadline - time.monotonic(), 0)) if not self._sessions else 0)
+            if not self._sessions or self._lost:
+                time.sleep(min(RETRY_S, max(deadline - time.monotonic(), 0)))
 
     def __iter__(self) -> Iterator[ShareRecord]:
         while True:
             yield from self.poll()
 
     def _fetch(self, deadline: float) -> Iterator[ShareRecord]:
+        self._lost = False
         by_leader: dict[int, set[At]] = {}
-        for topic_id, partition in self._membership.assigned:
-            name = self._name_of(topic_id)
-            if name is not None:
-                by_leader.setdefault(self._cluster.leader(name, partition), set()).add((topic_id, partition))
+        try:
+            for topic_id, partition in self._membership.assigned:
+                name = self._name_of(topic_id)
+                if name is not None:
+                    attempts = Attempts(self._cluster.settings, int(max(deadline - time.monotonic(), 0) * 1000))
+                    leader = self._cluster.leader(name, partition, attempts)
+                    by_leader.setdefault(leader, set()).add((topic_id, partition))
+        except (BrokerUnreachable, TimedOut) as error:
+            log.info("the leader of %s-%d is not known yet: %s", name, partition, error)
+            self._lost = True
         for leader in [*by_leader, *(each for each in self._sessions if each not in by_leader)]:
             wait_ms = int(max(deadline - time.monotonic(), 0) * 1000 / max(len(by_leader), 1))
             yield from self._fetch_from(leader, by_leader.get(leader, set()), min(wait_ms, 500))
@@ -166,13 +191,16 @@ class ShareConsumer:
             ],
         )
         try:
-            answer = self._cluster.ask_node(leader, request, timeout_ms=wait_ms + 30_000)
+            # Once: if the broker is gone, another one leads.
+            answer: Any = self._cluster.connection(leader).request(request, timeout_ms=wait_ms + 30_000)
         except (BrokerUnreachable, TimedOut) as error:
             log.info("the share session with broker %d is lost: %s", leader, error)
+            session.said = said
             self._lose(leader)
             return
         code = known_code(answer.error_code)
         if code in SESSION_LOST:
+            session.said = said
             self._lose(leader)
             return
         if code is not ErrorCode.NONE:
@@ -182,9 +210,11 @@ class ShareConsumer:
         self._lock_s = answer.acquisition_lock_timeout_ms / 1000 or self._lock_s
         for topic in answer.responses:
             for part in topic.partitions:
-                yield from self._records(topic.topic_id, part)
+                if part.acknowledge_error_code:
+                    self._unheard += len(said.get((topic.topic_id, part.partition_index), ()))
+                yield from self._records(session, topic.topic_id, part)
 
-    def _records(self, topic_id: Uuid, part: PartitionData) -> Iterator[ShareRecord]:
+    def _records(self, session: _Session, topic_id: Uuid, part: PartitionData) -> Iterator[ShareRecord]:
         name = self._name_of(topic_id)
         if name is None:
             return
@@ -196,16 +226,16 @@ class ShareConsumer:
             counts |= dict.fromkeys(range(each.first_offset, each.last_offset + 1), each.delivery_count)
         if not counts:
             return
-        until = time.monotonic() + self._lock_s
+        at, until = (topic_id, part.partition_index), time.monotonic() + self._lock_s
         fetched = Fetched(name, part.partition_index, min(counts), max(counts) + 1, part.records or b"", -1, -1, -1)
         for record in iterate_records(fetched):
             deliveries = counts.pop(record.offset, None)
             if deliveries is not None:
-                self._held[name, part.partition_index, record.offset] = until
+                self._held[name, part.partition_index, record.offset] = _Held(session, at, until)
                 yield _share_record(record, deliveries)
         for offset in counts:
             # Taken, and not in the log any more.
-            self._say(name, part.partition_index, offset, GAP)
+            session.say(at, offset, GAP)
 
     # Saying what became of a record
 
@@ -227,9 +257,11 @@ class ShareConsumer:
 
     def _answer(self, record: ShareRecord, kind: int) -> None:
         key = self._require_held(record)
-        del self._held[key]
+        held = self._held.pop(key)
         self._later.pop(key, None)
-        self._say(*key, kind)
+        held.session.say(held.at, record.offset, kind)
+        if held.session.is_lost:
+            self._unheard += 1
 
     def _require_held(self, record: ShareRecord) -> tuple[str, int, int]:
         key = (record.topic, record.partition, record.offset)
@@ -237,31 +269,33 @@ class ShareConsumer:
             raise Refused(ErrorCode.INVALID_RECORD_STATE, f"{key[0]}-{key[1]} at {key[2]} is not ours (any more)")
         return key
 
-    def _say(self, topic: str, partition: int, offset: int, kind: int) -> None:
-        session = self._sessions.get(self._cluster.leader(topic, partition))
-        topic_id = self._ids.get(topic)
-        if session is not None and topic_id is not None:
-            session.said.setdefault((topic_id, partition), {})[offset] = kind
-
     def _release_what_is_due(self) -> None:
         """Delays that are over; locks that would run out before their delay is over are renewed."""
         now = time.monotonic()
         for key, due in list(self._later.items()):
             if due <= now:
                 del self._later[key]
-                if self._held.pop(key, None) is not None:
-                    self._say(*key, RELEASE)
-            elif self._held.get(key, now) - now < self._lock_s / 2:
-                self._say(*key, RENEW)
-                self._held[key] = now + self._lock_s
-        if any(RENEW in kinds.values() for each in self._sessions.values() for kinds in each.said.values()):
-            self.commit()
+                held = self._held.pop(key)
+                held.session.say(held.at, key[2], RELEASE)
+            elif self._held[key].until - now < self._lock_s / 2:
+                held = self._held[key]
+                held.session.say(held.at, key[2], RENEW)
+                self._held[key] = held._replace(until=now + self._lock_s)
+        for leader, session in list(self._sessions.items()):
+            if any(RENEW in kinds.values() for kinds in session.said.values()):
+                self._send(leader, session, session.epoch)
 
     def commit(self) -> None:
-        """Sends what has been said; raises `Refused` for a record that had gone to somebody else meanwhile."""
-        for leader, session in self._sessions.items():
+        """Sends what has been said; raises `Refused` if something that was said since the last commit was not taken.
+
+        That is so if a record had gone to somebody else meanwhile, or its broker is gone: it is given out again.
+        """
+        for leader, session in list(self._sessions.items()):
             if session.said and session.epoch > 0:
                 self._send(leader, session, session.epoch)
+        if self._unheard:
+            count, self._unheard = self._unheard, 0
+            raise Refused(ErrorCode.INVALID_RECORD_STATE, f"{count} records are not ours any more")
 
     def _send(self, leader: int, session: _Session, epoch: int) -> None:
         said, session.said = session.said, {}
@@ -288,8 +322,15 @@ class ShareConsumer:
                 AcknowledgeTopic(topic_id=topic_id, partitions=each) for topic_id, each in _by_topic(parts).items()
             ],
         )
-        answer = self._cluster.ask_node(leader, request)
+        try:
+            answer: Any = self._cluster.connection(leader).request(request)
+        except (BrokerUnreachable, TimedOut) as error:
+            log.info("the share session with broker %d is lost: %s", leader, error)
+            session.said = said
+            self._lose(leader)
+            return
         if known_code(answer.error_code) in SESSION_LOST:
+            session.said = said
             self._lose(leader)
             return
         if answer.error_code:
@@ -298,11 +339,17 @@ class ShareConsumer:
         for topic in answer.responses:
             for part in topic.partitions:
                 if part.error_code:
-                    raise Refused(part.error_code, part.error_message)
+                    self._unheard += len(said.get((topic.topic_id, part.partition_index), ()))
 
     def _lose(self, leader: int) -> None:
-        """Whatever was taken from the broker is free again, or will be."""
-        self._sessions[leader] = _Session()
+        """Whatever was taken from the broker is free again, or will be; what is said of it goes nowhere."""
+        session = self._sessions.pop(leader, None)
+        if session is not None:
+            session.is_lost = True
+            self._unheard += sum(len(each) for each in session.said.values())
+        self._lost = True
+        for topic in self._topics:
+            self._cluster.forget_leader(topic)
 
     # The end
 
