@@ -55,6 +55,11 @@ class Session:
         if self._spool is not None:
             print(text, file=self._spool, flush=True)
 
+    def note(self, text: str) -> None:
+        """What was typed: for SPOOL, which has all that the terminal shows."""
+        if self._spool is not None:
+            print(f"ksql> {text}", file=self._spool, flush=True)
+
     @property
     def width(self) -> int:
         return self._width or shutil.get_terminal_size((80, 24)).columns

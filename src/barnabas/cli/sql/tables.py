@@ -21,6 +21,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(["", line(headers), rule, *(line(row) for row in cells), rule])
 
 
+def one_line(statement: str) -> str:
+    """A statement of many lines in a cell."""
+    return " ".join(statement.split())
+
+
 def text(value: Any) -> str:
     if value is None:
         return "null"
@@ -101,7 +106,7 @@ def source(described: Tree) -> str:
         if queries and described["extended"]:
             which = "stream" if described["type"] == "STREAM" else "table"
             lines += ["", f"Queries that {title} this {which.upper()}", "-" * 35]
-            lines += [f"{one['id']} ({one['state']}) : {one['queryString']}" for one in queries]
+            lines += [f"{one['id']} ({one['state']}) : {one_line(one['queryString'])}" for one in queries]
     if described["extended"]:
         lines += ["", "Local runtime statistics", "------------------------"]
         lines += [described["statistics"], described["errorStats"]]
@@ -167,7 +172,12 @@ def topics(answer: Tree) -> str:
 
 def queries(answer: Tree) -> str:
     rows = [
-        [one["id"], one["queryType"], one["state"], one["sinks"][0], one["sinkKafkaTopics"][0], one["queryString"]]
+        [
+            *(one[name] for name in ("id", "queryType", "state")),
+            one["sinks"][0],
+            one["sinkKafkaTopics"][0],
+            one_line(one["queryString"]),
+        ]
         for one in answer["queries"]
     ]
     shown = table(["Query ID", "Query Type", "Status", "Sink Name", "Sink Kafka Topic", "Query String"], rows)

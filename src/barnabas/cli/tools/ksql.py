@@ -118,6 +118,7 @@ def typed(session: Session, waiting: str, line: str) -> str:
     if not is_ended(text):
         return text
     session.history.append(" ".join(text.split()))
+    session.note(text)
     session.run(text)
     return ""
 

@@ -69,7 +69,18 @@ def value_of(relation: Relation, name: str, expression: tree.Expression, kind: S
             return cast_between(given, kind)(value)
     except EvaluationError as error:
         raise SqlError(f"Failed to insert values into column {name}: {error}") from None
-    raise SqlError(f"Expected type {kind} for field {name} but got {given}: {value!r}")
+    raise SqlError(f"Expected type {kind} for field {name} but got {given}: {literal(value)}")
+
+
+def literal(value: Any) -> str:
+    """A value in a sentence."""
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}={literal(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def row_bytes(source: DataSource, values: dict[str, Any], now_ms: int) -> tuple[bytes | None, bytes | None, int]:

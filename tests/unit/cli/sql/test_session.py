@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.cli.sql.client import SqlClient
 from barnabas.cli.sql.session import Session
+from barnabas.cli.sql.tables import answer_text
 from barnabas.cli.tools.ksql import typed
 
 SCHEMA = '[{"header":{"queryId":"q","schema":"`A` INTEGER, `S` STRUCT<`B` STRING>"}},\n'
@@ -110,3 +112,24 @@ def test_decimals_keep_their_scale(
     session.output = output
     type_lines(session, "SELECT * FROM s;")
     assert shown in out.getvalue()
+
+
+def test_a_spool_has_what_was_typed_and_what_was_shown(session: Session, tmp_path: Path) -> None:
+    spooled = tmp_path / "out.txt"
+    type_lines(session, f"SPOOL {spooled}\nSELECT a, s\n FROM s;\nSPOOL OFF\nSHOW TABLES;")
+    lines = spooled.read_text().splitlines()
+    assert lines[2:4] == ["ksql> SELECT a, s", " FROM s;"]
+    assert lines[-1] == "Query terminated"
+
+
+def test_a_statement_of_many_lines_is_one_line_of_a_table() -> None:
+    query = {
+        "id": "CSAS_O_1",
+        "queryType": "PERSISTENT",
+        "state": "RUNNING",
+        "sinks": ["O"],
+        "sinkKafkaTopics": ["O"],
+        "queryString": "CREATE STREAM o AS\n  SELECT *\n  FROM s;",
+    }
+    shown = answer_text({"@type": "queries", "queries": [query]})
+    assert "| CREATE STREAM o AS SELECT * FROM s; " in shown

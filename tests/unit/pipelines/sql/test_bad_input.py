@@ -35,6 +35,9 @@ REFUSED = {
     "ALTER STREAM big ADD COLUMN z INT;": "ALTER command is not supported for CREATE ... AS statements: BIG is one.",
     "TERMINATE CSAS_BIGG_2;": "Unknown queryId: CSAS_BIGG_2. Did you mean 'CSAS_BIG_2'?",
     "INSERT INTO s VALUES ('a', 'x', 'y');": "Expected type INTEGER for field V but got STRING: 'x'",
+    "INSERT INTO s VALUES ('a', STRUCT(p := 1.50, q := ARRAY['x']), 'y');": (
+        "Expected type INTEGER for field V but got STRUCT<`P` DECIMAL(3, 2), `Q` ARRAY<STRING>>: {P=1.50, Q=['x']}"
+    ),
     # What would change the meaning of a query that runs.
     "CREATE OR REPLACE STREAM s (id STRING KEY, v STRING) WITH (kafka_topic='s', value_format='JSON');": (
         "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last."

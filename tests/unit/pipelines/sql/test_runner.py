@@ -52,6 +52,26 @@ def test_every_change_of_an_aggregate_gives_a_row(bench: Bench) -> None:
     assert [time for _, _, time in found] == list(range(8))
 
 
+def test_every_change_of_a_windowed_aggregate_gives_a_row_of_its_minute(bench: Bench) -> None:
+    bench.execute(
+        "CREATE STREAM my_stream (key STRING KEY, value INT) WITH (kafka_topic='t', value_format='JSON');"
+        "CREATE TABLE my_table AS SELECT key, LATEST_BY_OFFSET(value) AS value, AVG(value) AS average "
+        "FROM my_stream WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY key;"
+    )
+    minutes = [[("A", 2), ("A", 2), ("B", 2)], [("B", 8), ("A", 5), ("A", 11)], [("A", 10), ("B", 5)]]
+    given = [
+        (key, value, minute * 60_000 + at)
+        for minute, pairs in enumerate(minutes)
+        for at, (key, value) in enumerate(pairs)
+    ]
+    for key, value, time in given:
+        bench.pipe(CaseRecord("t", key, {"value": value}, time))
+    found = bench.output()
+    assert [(one.key, one.value["VALUE"], one.timestamp_ms) for one in found] == given
+    assert [one.value["AVERAGE"] for one in found] == [2.0, 2.0, 2.0, 8.0, 5.0, 8.0, 10.0, 5.0]
+    assert [one.window for one in found] == [(at // 60_000 * 60_000, (at // 60_000 + 1) * 60_000) for _, _, at in given]
+
+
 def test_a_union_of_avro_is_a_struct_of_its_types(bench: Bench) -> None:
     bench.execute(PLANT)
     union = {

@@ -23,7 +23,7 @@ class KafkaCodec(Codec):
     def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
         if self.columns[0][1].base == "STRING":
             try:
-                return [(one.decode(),) for one in data]
+                return list(zip(map(bytes.decode, data), strict=True))
             except UnicodeDecodeError:
                 pass  # one by one it is told
         return [self.decode(one) for one in data]

@@ -40,6 +40,7 @@ class Entry:
     query: PersistentQuery
     offsets: Mapping[str, Mapping[int, int]] | str
     state: str = "CREATED"  # RUNNING, PAUSED, ERROR, STANDBY
+    paused: bool = False  # what was wished last
     error: str = ""
     retry_s: float = RETRY_FIRST_S
     retry_at: float = 0.0
@@ -122,12 +123,14 @@ class SparkQueries:
 
     def pause(self, query_id: str) -> None:
         if query_id in self.entries:
-            self.entries[query_id].state = "PAUSED"
+            entry = self.entries[query_id]
+            entry.paused, entry.state = True, "PAUSED"
             self._work.put(("pause", query_id))
 
     def resume(self, query_id: str) -> None:
         if query_id in self.entries:
-            self.entries[query_id].state = self._waiting(query_id)
+            entry = self.entries[query_id]
+            entry.paused, entry.state = False, self._waiting(query_id)
             self._work.put(("start", query_id))
 
     def end(self) -> None:
@@ -179,7 +182,7 @@ class SparkQueries:
 
     def _start_all(self) -> None:
         for query_id, entry in list(self.entries.items()):
-            if entry.state != "PAUSED" and query_id not in self._runs:
+            if not entry.paused and query_id not in self._runs:
                 self._start(entry)
 
     def _halt_others(self) -> None:
@@ -189,7 +192,7 @@ class SparkQueries:
                 if self.mine(query_id):
                     continue
                 self._halt(query_id)
-                if entry.state != "PAUSED":
+                if not entry.paused:
                     entry.state, entry.error, entry.retry_s = "STANDBY", "", RETRY_FIRST_S
         finally:
             self._halted.set()
@@ -199,10 +202,12 @@ class SparkQueries:
         if entry is None:
             return
         if action == "start":
-            if entry.state not in ("PAUSED", "RUNNING"):  # it runs if it came while all were started
+            if not entry.paused and entry.state != "RUNNING":  # it runs if it came while all were started
                 self._start(entry)
             return
         self._halt(query_id)
+        if action == "pause" and entry.paused:
+            entry.state = "PAUSED"
         if action in ("stop", "forget"):
             self.entries.pop(query_id, None)
         if action == "forget" and self.mine(query_id):  # servers share the directory

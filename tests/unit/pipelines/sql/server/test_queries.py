@@ -187,8 +187,8 @@ def test_a_driver_that_goes_while_it_is_asked_does_not_end_the_thread(
     becomes(queries, "A", "RUNNING")
 
 
-def test_a_query_replaced_while_it_starts_runs_once(queries: SparkQueries) -> None:
-    (one, topology), (new, replaced) = query("A"), query("A")
+def slowly(topology: Topology) -> tuple[threading.Event, threading.Event]:
+    """Whether a query is being started, and whether it may be."""
     starting, may_start = threading.Event(), threading.Event()
     begin = topology.start
 
@@ -198,6 +198,12 @@ def test_a_query_replaced_while_it_starts_runs_once(queries: SparkQueries) -> No
         return begin(session, checkpoint=checkpoint, **rest)
 
     topology.start = start_slowly  # type: ignore[method-assign]
+    return starting, may_start
+
+
+def test_a_query_replaced_while_it_starts_runs_once(queries: SparkQueries) -> None:
+    (one, topology), (new, replaced) = query("A"), query("A")
+    starting, may_start = slowly(topology)
     queries.activate()
     queries.start(one, "earliest")
     assert starting.wait(60)
@@ -206,3 +212,18 @@ def test_a_query_replaced_while_it_starts_runs_once(queries: SparkQueries) -> No
     wait_until(lambda: len(replaced.runs) == 1, "the new one runs", 60)
     becomes(queries, "A", "RUNNING")
     assert ([run.active for run in topology.runs], [run.active for run in replaced.runs]) == ([False], [True])
+
+
+def test_a_query_paused_while_it_starts_is_paused_until_it_is_resumed(queries: SparkQueries) -> None:
+    one, topology = query("A")
+    starting, may_start = slowly(topology)
+    queries.activate()
+    queries.start(one, "earliest")
+    assert starting.wait(60)
+    queries.pause("A")
+    may_start.set()
+    wait_until(lambda: [run.active for run in topology.runs] == [False], "the query has ended", 60)
+    becomes(queries, "A", "PAUSED")
+    queries.resume("A")
+    becomes(queries, "A", "RUNNING")
+    assert [run.active for run in topology.runs] == [False, True]
