@@ -48,7 +48,7 @@ def timed(
     tasks = plugin.load().task_settings(full, 1)
     job = Job(name=name, kind=plugin.type, place=plugin.place, settings=full, tasks=tasks,
               client={"bootstrap.servers": servers}, group="bench", offsets_topic="bench-offsets")  # fmt: skip
-    planner = Planner(lambda *_, **__: None)
+    planner = Planner(lambda *_, **__: None, look_wait_s=60.0)
     planner.start(job)
     if before is not None:
         for turn in planner.due([name]):

@@ -40,7 +40,8 @@ class Bench:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         self.events: list[dict[str, Any]] = []
-        self.planner = Planner(lambda event, **rest: self.events.append({"event": event} | rest))
+        # A round is a turn of each, however slow the machine is.
+        self.planner = Planner(lambda event, **rest: self.events.append({"event": event} | rest), look_wait_s=60.0)
 
     def start(self, name: str, settings: dict[str, str], **rest: Any) -> Job:
         plugin = need(settings["connector.class"], "source", "sink", setting="connector.class")

@@ -20,6 +20,7 @@ from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.plugins import need
 from barnabas.pipelines.connect.worker.settings import WorkerSettings
 from barnabas.pipelines.connect.worker.validation import validate
+from tests.support.waiting import wait_until
 
 Bench = Any
 Worker = Any
@@ -106,8 +107,8 @@ def test_the_commands_of_a_worker(worker: Worker, tmp_path: Path) -> None:
     body = {"name": "cli", "config": settings, "initial_state": "STOPPED"}
     assert worker.call("POST", "/connectors", body)[0] == 201
     url = ("--url", worker.url)
-    code, out, _ = barnabas("list", *url)
-    assert (code, out) == (0, "cli  STOPPED  []\n")
+    # The state is told a moment after the connector is there, as in Connect.
+    wait_until(lambda: barnabas("list", *url)[:2] == (0, "cli  STOPPED  []\n"), "the connector is listed as stopped")
     assert barnabas("logs", "cli", *url)[:2] == (0, "")
     code, _, err = barnabas("logs", "nope", *url)
     assert code == 1

@@ -230,6 +230,51 @@ def test_upserts_into_postgresql(bench: Bench, postgres: str) -> None:
     assert [tuple(row) for row in found] == [("0", 6), ("1", 7), ("2", 8)]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_two_workers_that_run_a_sink_at_once_insert_a_row_once(postgres: str, first: bool) -> None:
+    """Each takes the other for dead; in its first turn there is no position yet."""
+    from barnabas.pipelines.connect.connectors.jdbc_sink import JdbcSink
+    from barnabas.pipelines.connect.data.record import Record
+    from barnabas.pipelines.connect.data.schema import INT32, Struct, struct
+    from barnabas.pipelines.connect.errors import RetriableError
+
+    name = f"twice_{first}".lower()
+    settings = {"connection.url": f"jdbc:postgresql://{postgres}", "table.name.format": name, "auto.create": "true"}
+    schema = struct([("id", INT32)])
+    place = ("t", 0)
+
+    def begin(offset: int, token: str) -> JdbcSink:
+        made = JdbcSink(settings, name=name)
+        made.open()
+        made.positions({place: (offset, token)} if offset else {})
+        return made
+
+    def put(sink: JdbcSink, number: int) -> None:
+        value = Struct.unchecked(schema, {"id": number})
+        sink.put([Record("t", value, schema, offset=number, original=("t", 0, number))])
+
+    setup = begin(0, "")
+    put(setup, 0)
+    if not first:
+        setup.flush({place: 1})
+    else:
+        setup._connection.commit()  # the table is there, and no position
+    setup.close()
+    one, other = begin(1, "a"), begin(1, "a")
+    put(one, 1)
+    put(other, 1)
+    one.flush({place: 2})
+    with pytest.raises(RetriableError, match="another worker has moved, in this turn, the position of t-0"):
+        other.flush({place: 2})
+    one.close()
+    other.close()
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@{postgres.partition('?')[0]}")
+    with engine.connect() as connection:
+        found = connection.execute(sqlalchemy.text(f"select id from {name} order by id")).scalars().all()
+    engine.dispose()
+    assert found == [0, 1]
+
+
 @pytest.mark.parametrize("mode", ["upsert", "insert"])
 def test_many_rows_go_into_postgresql_by_copy(bench: Bench, postgres: str, mode: str) -> None:
     name = f"copied-{mode}"

@@ -206,11 +206,12 @@ def test_a_source_that_does_not_answer_keeps_no_other_waiting(
         return has_news(self, offsets)
 
     monkeypatch.setattr(FileStreamSource, "has_news", look)
+    bench.planner.look_wait_s = 0.1
     silent.write_text("late\n")
     other.write_text("soon\n")
     bench.start("silent", source(silent, "silent"))
     bench.start("other", source(other, "other"))
-    assert bench.turns("silent", "other") == 1
+    wait_until(lambda: bench.turns("silent", "other", rounds=1) == 1, "the other has its turn")
     assert bench.values("other") == ["soon"]
     assert bench.states("silent") == [("RUNNING", "")]
     answers.set()

@@ -2,7 +2,8 @@
 
 Upserts, updates and deletes may be done again without harm. Inserts are exactly once: the rows and the positions behind
 them are one transaction of the database, in the table barnabas_connect_offsets. A position there counts only if the
-group's offset is still the one that the transaction began with, so reset tools work.
+group's offset is still the one that the transaction began with, so reset tools work; and it is moved only from where
+the turn found it, so two workers that run the connector at once do not insert a row twice.
 """
 
 from __future__ import annotations
@@ -10,7 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, MetaData, String, Table, and_, inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    and_,
+    exc,
+    inspect,
+    text,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn
 
@@ -20,11 +34,12 @@ from barnabas.pipelines.connect.connectors.copying import COPY_ROWS, copy_rows
 from barnabas.pipelines.connect.connectors.databases import CONNECTION, connect, sql_column, to_database, told
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import INT32, INT64, STRING, Schema, Struct
-from barnabas.pipelines.connect.errors import ConfigError, ConnectError
+from barnabas.pipelines.connect.errors import ConfigError, ConnectError, RetriableError
 
 KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
 KAFKA_SCHEMAS = (STRING, INT32, INT64)
 POSITIONS = "barnabas_connect_offsets"
+MOVED = "another worker has moved, in this turn, the position of"
 
 
 class Plan(NamedTuple):
@@ -67,6 +82,7 @@ class JdbcSink(SinkConnector):
         self._tables: dict[str, Table] = {}
         self._plans: dict[tuple[str, int, int], Plan] = {}
         self._tokens: dict[TopicPartition, str] = {}
+        self._found: dict[TopicPartition, tuple[str, int]] = {}  # positions in the database when the turn began
         with told():
             self._connection: Connection = self._engine.connect()
 
@@ -243,6 +259,7 @@ class JdbcSink(SinkConnector):
             table = self._positions()
             rows = self._connection.execute(table.select().where(table.c.connector == self.name)).all()
             self._connection.commit()
+        self._found = {(row.topic, row.kafka_partition): (row.began_at, row.next_offset) for row in rows}
         return {
             (row.topic, row.kafka_partition): row.next_offset
             for row in rows
@@ -250,12 +267,23 @@ class JdbcSink(SinkConnector):
         }
 
     def _keep(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Only from where this turn began: of two workers that take each other for dead, one finds that the position
+        has moved, and nothing of its turn is kept."""
         table = self._positions()
         for (topic, partition), at in positions.items():
-            row = {"connector": self.name, "topic": topic, "kafka_partition": partition}
-            row |= {"began_at": self._tokens.get((topic, partition), ""), "next_offset": at}
-            keys = ["connector", "topic", "kafka_partition"]
-            self._connection.execute(self._upsert(table, keys, ["began_at", "next_offset"]), row)
+            place = {"connector": self.name, "topic": topic, "kafka_partition": partition}
+            new = {"began_at": self._tokens.get((topic, partition), ""), "next_offset": at}
+            found = self._found.get((topic, partition))
+            if found is None:
+                try:
+                    self._connection.execute(table.insert(), place | new)
+                except exc.IntegrityError:
+                    raise RetriableError(f"{MOVED} {topic}-{partition}") from None
+                continue
+            known = place | {"began_at": found[0], "next_offset": found[1]}
+            same = and_(*(table.c[name] == value for name, value in known.items()))
+            if self._connection.execute(table.update().where(same).values(new)).rowcount != 1:
+                raise RetriableError(f"{MOVED} {topic}-{partition}")
 
     def forget(self) -> None:
         if self._mode != "insert":

@@ -81,8 +81,9 @@ class Running:
 class Planner:
     """`tell` sends events to the worker."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, look_wait_s: float = LOOK_WAIT_S) -> None:
         self.running: dict[str, Running] = {}
+        self.look_wait_s = look_wait_s
         self._tell = tell
         self._clusters: dict[str, Cluster] = {}
         self._ends: dict[tuple[str, str], tuple[float, dict[TopicPartition, int]]] = {}
@@ -235,7 +236,7 @@ class Planner:
         if task.looking is None:
             assert isinstance(task.probe, SourceConnector)
             task.looking = self._lookers.submit(task.probe.has_news, dict(found.offsets))
-        if not wait([task.looking], 0 if task.slow else LOOK_WAIT_S).done:
+        if not wait([task.looking], 0 if task.slow else self.look_wait_s).done:
             task.slow = True
             return False
         looked, task.looking, task.slow = task.looking, None, False
