@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from barnabas.node.controller.controller import Controller
@@ -20,6 +21,11 @@ class LocalController:
     @property
     def is_active(self) -> bool:
         return self._controller.active is not None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """Nothing is forwarded from here."""
+        return {}
 
     async def execute(self, context: RequestContext, request: Request) -> Any:
         response = await self._controller.execute(context, request)
