@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from barnabas.testing import Cluster
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -70,6 +72,24 @@ def create(cluster: Cluster, topic: str, by: int, partitions: int = 6) -> None:
     with cluster.connect(by) as connection:
         (created,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)).topics
     assert created.error_code == 0, created.error_message
+
+
+def test_what_many_clients_ask_for_is_committed_together(three: Cluster) -> None:
+    """Through a broker that is not the active controller; one client's requests keep their order."""
+    broker = next(each for each in three.broker_ids if each != three.controller_id())
+
+    def create(number: int) -> list[int]:
+        found = []
+        with three.connect(broker) as connection:
+            for step in range(3):
+                topic = CreatableTopic(name=f"many-{number}-{step}", num_partitions=1, replication_factor=1)
+                found += [each.error_code for each in connection.request(CreateTopicsRequest(topics=[topic])).topics]
+            again = CreatableTopic(name=f"many-{number}-0", num_partitions=1, replication_factor=1)
+            found += [each.error_code for each in connection.request(CreateTopicsRequest(topics=[again])).topics]
+        return found
+
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(create, range(12))) == [[0, 0, 0, ErrorCode.TOPIC_ALREADY_EXISTS]] * 12
 
 
 def test_a_partition_is_served_by_its_leader_alone(three: Cluster) -> None:

@@ -1,7 +1,8 @@
 """The active controller, where it is another node: this node's own requests, and those of its clients in envelopes.
 
 The leader of the quorum is asked, wherever it is at the moment. Each kind of errand has a connection of its own, since
-a node answers one connection's requests in their order: a heartbeat must not wait behind the creation of topics.
+a node answers one connection's requests in their order: a heartbeat must not wait behind the creation of topics. What
+clients ask for has several: a client has one request on its way, but there are many clients.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from barnabas.wire.schema import Request
 
 PRINCIPAL_VERSION = 0
 FORWARD = "forward"
+FORWARD_LANES = (FORWARD, *(f"{FORWARD} {number}" for number in range(2, 9)))
 
 
 class ControllerPeers:
@@ -104,9 +106,16 @@ class ControllerPeers:
             moving.cancel()
 
     def _peer(self, errand: str, address: tuple[str, int]) -> Peer:
-        if (errand, address) not in self._peers:
-            self._peers[errand, address] = Peer(address, self._settings)
-        return self._peers[errand, address]
+        """What is forwarded goes over the first connection that is free, so that changes are committed together."""
+        peers = []
+        for lane in FORWARD_LANES if errand == FORWARD else (errand,):
+            peer = self._peers.get((lane, address))
+            if peer is None:
+                peer = self._peers[lane, address] = Peer(address, self._settings)
+            if not peer.in_flight and not peer.waiting:
+                return peer
+            peers.append(peer)
+        return min(peers, key=lambda peer: peer.in_flight + peer.waiting)
 
 
 def _errand(request: Request) -> str:
