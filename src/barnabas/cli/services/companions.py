@@ -21,8 +21,22 @@ class Companion:
 def companions_of(bootstrap_servers: str, environment: Mapping[str, str] = os.environ) -> list[Companion]:
     """All services that there are. The proxy is told where the registry listens, if nobody else has told it."""
     kafka = f"kafkastore.bootstrap.servers={bootstrap_servers}"
-    registry = ("registry", "start", "--override", kafka, "--override", "host.name=localhost", "--stop-with-parent")
-    rest = ("rest", "start", "--override", f"bootstrap.servers={bootstrap_servers}", "--stop-with-parent")
+    registry: tuple[str, ...] = (
+        "registry",
+        "start",
+        "--override",
+        kafka,
+        "--override",
+        "host.name=localhost",
+        "--stop-with-parent",
+    )
+    rest: tuple[str, ...] = (
+        "rest",
+        "start",
+        "--override",
+        f"bootstrap.servers={bootstrap_servers}",
+        "--stop-with-parent",
+    )
     if "KAFKA_REST_SCHEMA_REGISTRY_URL" not in environment:
         rest += ("--override", f"schema.registry.url={registry_url(environment)}")
     return [Companion("schema registry", registry), Companion("REST proxy", rest)]
