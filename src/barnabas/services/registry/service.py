@@ -72,7 +72,7 @@ class Service:
     def __init__(self, settings: RegistrySettings, port: int = 0) -> None:
         self.settings = settings
         self.port = port
-        self.rules = Rules(settings.level, settings.mode_mutable, settings.validate_new)
+        self.rules = Rules(settings.level, settings.mode_mutable, settings.validate_new, settings.validate_fields)
         self.state = State()
         self.library = Library(self.state)
         self.pending = Pending()
