@@ -53,7 +53,8 @@ class ProtobufSchema:
         first = next((each for each in self.file.types if isinstance(each, Message)), None)
         if first is None:
             return set()
-        return {field.name for each in (first, *first.one_ofs) for field in each.fields}
+        fields = [*first.fields, *(field for each in first.one_ofs for field in each.fields)]
+        return {field.name for field in fields}
 
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, ProtobufSchema)
