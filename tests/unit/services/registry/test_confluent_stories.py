@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.records import CONFIG, MODE, Key, Record
-from barnabas.services.registry.routes import delete_version, get_mode, look_up, register
+from barnabas.services.registry.routes import delete_subject, delete_version, get_mode, look_up, put_mode, register
 
 from .stage import Stage
 from .test_service import call, primary
@@ -131,5 +131,52 @@ def test_a_mode_that_overrides_all_is_told_for_every_subject() -> None:
         with pytest.raises(RegistryError) as refused:
             await register(registry, call("POST", "s", body={"schema": SCHEMA}))
         assert refused.value.code == 42205
+
+    asyncio.run(story())
+
+
+class Client:
+    """Asks the handlers, and notes codes where they refuse."""
+
+    def __init__(self) -> None:
+        self.registry = primary()
+
+    async def registered(self, subject: str, **more: Any) -> tuple[int, int] | int:
+        try:
+            answer = await register(self.registry, call("POST", subject, body={"schema": SCHEMA, **more}))
+        except RegistryError as error:
+            return error.code
+        return answer["id"], answer["version"]
+
+    async def mode(self, mode: str | None, *subject: str, **query: str) -> Any:
+        try:
+            return await put_mode(self.registry, call("PUT", *subject, body={"mode": mode}, **query))
+        except RegistryError as error:
+            return error.code
+
+    async def deleted(self, subject: str) -> Any:
+        return await delete_subject(self.registry, call("DELETE", subject))
+
+
+def test_modes_and_imports() -> None:
+    async def story() -> None:
+        client = Client()
+        assert await client.registered("s", id=1, version=1) == 42205  # not in import mode
+        assert await client.registered("s") == (1, 1)
+        assert await client.mode("IMPORT") == 42205  # there is a subject
+        assert await client.mode("IMPORT", "s", force="true") == {"mode": "IMPORT"}
+        assert await client.mode(None, "s") == {"mode": None}
+        assert await client.deleted("s") == [1]
+        assert await client.mode("IMPORT") == {"mode": "IMPORT"}
+        assert await client.registered("new") == 42205  # without an id
+        assert await client.registered("s", id=2, version=1) == (2, 1)  # another id than before the deletion
+        assert await client.registered("s") == (2, 1)  # what is there needs no id
+        assert await client.registered("s", id=2, version=2) == (2, 2)
+        assert await client.registered("s", id=2, version=1) == (2, 1)
+        assert await client.deleted("s") == [1, 2]
+        assert await client.registered("s", id=2, version=1) == (2, 1)
+        assert await client.registered("t", id=2, version=1, schema='"int"') == 42205  # the id is another schema's
+        assert await client.mode(None) == {"mode": None}
+        assert await client.registered("u", schema='"long"') == (3, 1)
 
     asyncio.run(story())
