@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi mixed
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi mixed services-on-kafka
 
 setup: $(STAMP)
 
@@ -151,6 +151,10 @@ mixed: setup
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup
 	BARNABAS_GOLDEN=all $(BIN)/python -m pytest tests/tools -q
+
+# The registry's and the REST proxy's tests over Apache Kafka instead of a node of ours.
+services-on-kafka: setup
+	BARNABAS_ON_APACHE=1 $(BIN)/python -m pytest tests/integration/registry tests/integration/rest --ignore=tests/integration/registry/test_up.py
 
 # The fields of the REST proxy's answers beside Confluent's description of them, `api/v3/openapi.yaml` of kafka-rest:
 # `make rest-openapi OPENAPI=openapi.yaml`.

@@ -29,10 +29,15 @@ class Bodies:
         self.held = 0
 
     def take(self, scope: Scope, size: int) -> None:
-        if self.held + size > self.bytes_max:
+        self.hold(scope, scope.get(HELD, 0) + size)
+
+    def hold(self, scope: Scope, size: int) -> None:
+        """What this request holds now, more or less than before."""
+        more = size - scope.get(HELD, 0)
+        if more > 0 and self.held + more > self.bytes_max:
             raise HttpError(503, 503, "The service holds too many large requests: try again.")
-        self.held += size
-        scope[HELD] = scope.get(HELD, 0) + size
+        self.held += more
+        scope[HELD] = size
 
     def release(self, scope: Scope) -> None:
         self.held -= scope.pop(HELD, 0)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node
 from barnabas.testing.registry import Registry
+from tests.support.service_cluster import ServiceCluster, service_cluster
 
 V1 = "application/vnd.schemaregistry.v1+json"
 _numbers = itertools.count(1)
@@ -51,13 +51,13 @@ class Api:
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[Node]:
-    with Node() as node:
-        yield node
+def kafka() -> Iterator[ServiceCluster]:
+    with service_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
-def shared_registry(kafka: Node) -> Iterator[Registry]:
+def shared_registry(kafka: ServiceCluster) -> Iterator[Registry]:
     with Registry(kafka.bootstrap_servers) as registry:
         yield registry
 

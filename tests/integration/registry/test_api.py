@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node
 from barnabas.testing.registry import Registry
+from tests.support.service_cluster import ServiceCluster
 
 MEASURED = {"type": "record", "name": "Measurement", "fields": [{"name": "value", "type": "long"}]}
 
@@ -233,7 +233,7 @@ def test_types_of_content(api: Any) -> None:
     assert api("GET", "/subjects", Accept="application/json")[0] == 200
 
 
-def test_what_was_written_is_there_after_a_restart(kafka: Node, api_of: Any, subject: str) -> None:
+def test_what_was_written_is_there_after_a_restart(kafka: ServiceCluster, api_of: Any, subject: str) -> None:
     with Registry(
         kafka.bootstrap_servers, {"kafkastore.topic": "_kept", "schema.registry.group.id": "kept"}
     ) as registry:
@@ -250,7 +250,7 @@ def test_what_was_written_is_there_after_a_restart(kafka: Node, api_of: Any, sub
         assert api.register(subject, '"long"')[1]["id"] == gone["id"] + 1
 
 
-def test_a_port_in_use_and_a_topic_that_loses_schemas_are_told_in_a_sentence(kafka: Node) -> None:
+def test_a_port_in_use_and_a_topic_that_loses_schemas_are_told_in_a_sentence(kafka: ServiceCluster) -> None:
     from barnabas.testing import StartFailed
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -15,8 +15,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
-from barnabas.testing import Node
 from barnabas.testing.registry import Registry
+from tests.support.service_cluster import ServiceCluster
 
 USER = {
     "type": "record",
@@ -31,7 +31,7 @@ def client(shared_registry: Registry) -> Iterator[SchemaRegistryClient]:
         yield client
 
 
-def through_kafka(kafka: Node, topic: str, value: bytes) -> bytes:
+def through_kafka(kafka: ServiceCluster, topic: str, value: bytes) -> bytes:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(topic, value)
     assert producer.flush(30) == 0
@@ -49,7 +49,7 @@ def through_kafka(kafka: Node, topic: str, value: bytes) -> bytes:
         consumer.close()
 
 
-def test_avro(client: SchemaRegistryClient, kafka: Node, subject: str) -> None:
+def test_avro(client: SchemaRegistryClient, kafka: ServiceCluster, subject: str) -> None:
     context = SerializationContext(subject, MessageField.VALUE)
     serializer = AvroSerializer(client, json.dumps(USER))
     data = serializer({"name": "anna", "age": 41}, context)
@@ -58,7 +58,7 @@ def test_avro(client: SchemaRegistryClient, kafka: Node, subject: str) -> None:
     assert AvroDeserializer(client)(read, context) == {"name": "anna", "age": 41}
 
 
-def test_json(client: SchemaRegistryClient, kafka: Node, subject: str) -> None:
+def test_json(client: SchemaRegistryClient, kafka: ServiceCluster, subject: str) -> None:
     context = SerializationContext(subject, MessageField.VALUE)
     schema = json.dumps({"title": "User", "type": "object", "properties": {"name": {"type": "string"}}})
     data = JSONSerializer(schema, client)({"name": "anna"}, context)
@@ -91,7 +91,9 @@ def reader(shared_registry: Registry) -> Iterator[SchemaRegistryClient]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_protobuf(client: SchemaRegistryClient, reader: SchemaRegistryClient, kafka: Node, subject: str) -> None:
+def test_protobuf(
+    client: SchemaRegistryClient, reader: SchemaRegistryClient, kafka: ServiceCluster, subject: str
+) -> None:
     context = SerializationContext(subject, MessageField.VALUE)
     kind = user_class()
     message = kind(name="anna", age={"years": 41})

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node
 from barnabas.testing.registry import Registry
+from tests.support.service_cluster import ServiceCluster
 
 # The shortest session that a broker takes by default.
 GROUP = {"kafkagroup.session.timeout.ms": 6_000, "kafkagroup.heartbeat.interval.ms": 500}
@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("BARNABAS_REGISTRY_KILLS", "1"))
 
 
 @pytest.fixture
-def instances(kafka: Node, subject: str) -> Iterator[list[Registry]]:
+def instances(kafka: ServiceCluster, subject: str) -> Iterator[list[Registry]]:
     own = GROUP | {"kafkastore.topic": f"_{subject}", "schema.registry.group.id": subject}
     with ExitStack() as stack:
         yield [stack.enter_context(Registry(kafka.bootstrap_servers, own)) for _ in range(INSTANCES)]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing import Node
 from barnabas.testing.registry import Registry
 from barnabas.testing.rest import Rest
+from tests.support.service_cluster import ServiceCluster, service_cluster
 
 V2 = "application/vnd.kafka.v2+json"
 _numbers = itertools.count(1)
@@ -49,7 +49,7 @@ class Api:
 
 
 class Stage:
-    def __init__(self, node: Node, registry: Registry, rests: list[Rest]) -> None:
+    def __init__(self, node: ServiceCluster, registry: Registry, rests: list[Rest]) -> None:
         self.node, self.registry, self.rests = node, registry, rests
         self.apis = [Api(each.port) for each in rests]
         self.api = self.apis[0]
@@ -67,7 +67,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with Node({"group.initial.rebalance.delay.ms": "0"}) as node, Registry(node.bootstrap_servers) as registry:
+    with service_cluster() as node, Registry(node.bootstrap_servers) as registry:
         config = {"schema.registry.url": registry.url}
         with Rest(node.bootstrap_servers, config) as one, Rest(node.bootstrap_servers, config) as other:
             yield Stage(node, registry, [one, other])

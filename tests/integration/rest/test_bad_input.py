@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from barnabas.testing import Node
 from barnabas.testing.rest import Rest
 from tests.integration.rest.conftest import Api
+from tests.support.waiting import wait_until
 
 HEAD = b"POST /topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/vnd.kafka.json.v2+json\r\n"
 
@@ -82,6 +84,49 @@ def test_a_registry_that_is_not_there(rest: Rest) -> None:
     status, answer = Api(rest.port).produce("t", "avro", {}, value_schema='"int"')
     assert (status, answer["error_code"]) == (500, 50002)
     assert "No schema registry answers" in answer["message"]
+
+
+def test_a_thousand_connections_that_do_nothing(rest: Rest) -> None:
+    before = memory_mb(rest)
+    idle: list[socket.socket] = []
+    try:
+        for _ in range(1_000):
+            idle.append(socket.create_connection(("127.0.0.1", rest.port), 30))
+        for connection in idle[::2]:
+            connection.sendall(b"POST /topics/t HTTP/1.1\r\nHost: x\r\n")  # half a request
+        assert Api(rest.port).produce("honest", "json", 1)[0] == 200
+        assert memory_mb(rest) - before < 40
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_large_streams_that_never_end_take_bounded_memory(rest: Rest) -> None:
+    """Twenty objects of 15 MB that are not whole: more than the proxy holds at a time."""
+    cluster = Api(rest.port)("GET", "/v3/clusters")[1]["data"][0]["cluster_id"]
+    head = f"POST /v3/clusters/{cluster}/topics/stream/records HTTP/1.1\r\nHost: x\r\n"
+    kind = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    part = b"x" * 3_000_000
+    streams: list[socket.socket] = []
+    try:
+        for _ in range(20):
+            stream = socket.create_connection(("127.0.0.1", rest.port), 30)
+            streams.append(stream)
+            stream.sendall(f"{head}{kind}".encode() + b'1\r\n{\r\n1\r\n"\r\n')
+            for _ in range(5):
+                stream.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+        assert memory_mb(rest) < 500
+        told = dict.fromkeys(streams, b"")
+
+        def refused() -> int:
+            for stream in select.select(streams, [], [], 0.1)[0]:
+                told[stream] += stream.recv(4096)
+            return sum(b'"error_code":503' in each for each in told.values())
+
+        wait_until(lambda: refused() >= 3)
+    finally:
+        for stream in streams:
+            stream.close()
 
 
 def test_a_long_stream_takes_no_memory(rest: Rest) -> None:

@@ -180,6 +180,17 @@ def test_brokers(stage: Stage, api: Api) -> None:
     assert topic in {each["topic_name"] for each in replicas}
 
 
+def test_groups_that_there_are_not(stage: Stage, api: Api) -> None:
+    groups = f"{stage.cluster}/consumer-groups/nobody"
+    for path, message in (
+        ("", "HTTP 404 Not Found"),
+        ("/consumers", "Consumer Group nobody does not exist."),
+        ("/lags", "Consumer Group nobody could not be found."),
+        ("/lag-summary", "Consumer Group nobody could not be found."),
+    ):
+        assert api("GET", f"{groups}{path}") == (404, {"error_code": 404, "message": message})
+
+
 def test_records_of_every_type_in_one_body(stage: Stage, api: Api) -> None:
     topic = stage.new_topic()
     body = b"""{"value": {"type": "BINARY", "data": "Zm9v"}}

@@ -72,6 +72,17 @@ def test_a_body_that_is_held_counts_until_it_is_released(bodies: Bodies) -> None
     assert bodies.held == 0
 
 
+def test_a_stream_counts_with_what_it_holds_now(bodies: Bodies) -> None:
+    asked = request([])
+    bodies.hold(asked.scope, 80)
+    bodies.hold(asked.scope, 10)
+    assert bodies.held == 10
+    with pytest.raises(HttpError):
+        bodies.hold(asked.scope, 101)
+    bodies.release(asked.scope)
+    assert bodies.held == 0
+
+
 def test_too_large_and_too_slow(bodies: Bodies) -> None:
     assert refused(read_body(request([b"x" * 60]), 50)) == 413
     assert refused(read_body(request([b"x"], stalls=True), 50, timeout_s=0.01)) == 408

@@ -9,7 +9,9 @@ PARSER = Parser(
     name="rest-start",
     summary="Starts the REST proxy in the foreground.",
     helps_without_arguments=False,
-    positionals=(Positional(name="kafka-rest.properties", help="Its configuration.", completes="file"),),
+    positionals=(
+        Positional(name="kafka-rest.properties", help="Its configuration.", required=False, completes="file"),
+    ),
     options=(
         option("--override", takes="key=value", repeated=True, help="Wins over environment and file; may be repeated."),
     ),

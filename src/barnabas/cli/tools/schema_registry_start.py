@@ -9,7 +9,9 @@ PARSER = Parser(
     name="schema-registry-start",
     summary="Starts the schema registry in the foreground.",
     helps_without_arguments=False,
-    positionals=(Positional(name="schema-registry.properties", help="Its configuration.", completes="file"),),
+    positionals=(
+        Positional(name="schema-registry.properties", help="Its configuration.", required=False, completes="file"),
+    ),
     options=(
         option("--override", takes="key=value", repeated=True, help="Wins over environment and file; may be repeated."),
     ),

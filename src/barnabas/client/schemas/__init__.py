@@ -37,6 +37,10 @@ class ParsedSchema(Protocol):
         """The same schema with its references resolved, written another way."""
         ...
 
+    def top_level_fields(self) -> set[str]:
+        """Of the record, the object or the first message; none of other schemas."""
+        ...
+
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         """Why data of `written` cannot be read with this schema; the two words name the schemas in the messages."""
         ...

@@ -19,6 +19,7 @@ from barnabas.services.registry.entities import (
     guid_of,
     merge_metadata,
     merge_rule_sets,
+    reserved_fields,
     with_confluent_version,
 )
 from barnabas.services.registry.levels import Level, check
@@ -70,6 +71,7 @@ class Rules:
     level: Level = Level.BACKWARD
     mode_mutable: bool = True
     validate_new: bool = True
+    validate_fields: bool = False
 
     def level_for(self, config: Tree) -> Level:
         return Level[config["compatibilityLevel"]] if config.get("compatibilityLevel") else self.level
@@ -180,10 +182,26 @@ def incompatibilities(
     level = rules.level_for(config)
     earlier = compared_with(level, config, request, living)
     messages = check(level, parsed, ((each.version, lambda each=each: library.parsed(each)) for each in earlier))  # type: ignore[misc]
+    validates = bool(config.get("validateFields", rules.validate_fields))
+    if validates:
+        messages = reserved_fields_broken(parsed, request, living[0] if living else None) + messages
     if messages:
-        validated = "true" if config.get("validateFields") else "false"
-        messages.append(f"{{validateFields: '{validated}', compatibility: '{level.value}'}}")
+        messages.append(f"{{validateFields: '{str(validates).lower()}', compatibility: '{level.value}'}}")
     return messages
+
+
+def reserved_fields_broken(parsed: ParsedSchema, request: SchemaRequest, latest: StoredSchema | None) -> list[str]:
+    """Names that metadata reserve are not used, and stay reserved."""
+    reserved = reserved_fields(request.metadata)
+    removed = sorted(reserved_fields(latest.metadata) - reserved) if latest is not None else []
+    return [
+        f"The new schema has reserved field {name} removed from its metadata which is present in the old schema's "
+        "metadata."
+        for name in removed
+    ] + [
+        f"The new schema has field that conflicts with the reserved field {name}."
+        for name in sorted(reserved & parsed.top_level_fields())
+    ]
 
 
 def compared_with(level: Level, config: Tree, request: SchemaRequest, living: list[StoredSchema]) -> list[StoredSchema]:

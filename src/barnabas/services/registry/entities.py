@@ -12,6 +12,7 @@ from barnabas.services.registry.errors import RegistryError, invalid_rule_set
 
 Tree = dict[str, Any]
 CONFLUENT_VERSION = "confluent:version"
+CONFLUENT_RESERVED = "confluent:reserved"
 RULE_KINDS = ("TRANSFORM", "CONDITION")
 MIGRATION_MODES = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 DOMAIN_MODES = ("WRITE", "READ", "WRITEREAD")
@@ -157,6 +158,11 @@ def merge_rule_sets(old: Tree | None, new: Tree | None) -> Tree | None:
     if enabled := new.get("enableAt") or old.get("enableAt"):
         merged["enableAt"] = enabled
     return merged
+
+
+def reserved_fields(metadata: Tree | None) -> set[str]:
+    names: str = (metadata or {}).get("properties", {}).get(CONFLUENT_RESERVED, "")
+    return {name.strip() for name in names.split(",") if name.strip()}
 
 
 def confluent_version(metadata: Tree | None) -> str | None:

@@ -34,6 +34,7 @@ from barnabas.web.errors import plain_error
 
 VERSION = {"version": "8.0.0", "commitId": "barnabas"}
 INT_MAX = (1 << 31) - 1
+OVERRIDE = "READONLY_OVERRIDE"
 
 
 def parse_version(text: str) -> int:
@@ -236,7 +237,7 @@ def find_schema(
 
 
 def _find(
-    service: Service, subject: str, request: SchemaRequest, normalize: bool, deleted: bool
+    service: Service, subject: str, request: SchemaRequest, normalize: bool, deleted: bool, *, latest_only: bool = False
 ) -> StoredSchema | None:
     """The version of the subject that is this schema."""
     state, library = service.state, service.library
@@ -245,6 +246,7 @@ def _find(
         library, decide.Rules(validate_new=False), config | {"validateNewSchemas": False}, subject, request, normalize
     )
     versions = [each for each in state.versions(subject)[::-1] if deleted or not each.deleted]
+    versions = versions[:1] if latest_only else versions
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)
     exact = next((each for each in versions if each.guid == guid), None)
     return exact or find_equivalent(library, parsed, request, versions)
@@ -323,13 +325,12 @@ def _already_registered(service: Service, subject: str, request: SchemaRequest, 
     changed = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
     if subject not in service.state.subjects or not request.text.strip() or any(name in config for name in changed):
         return None
-    found = _find(service, subject, request, normalize, False)
+    found = _find(service, subject, request, normalize, False, latest_only=request.version == -1)
     if found is None or (request.id >= 0 and request.id != found.id):
         return None
-    if request.version == -1:
-        latest = service.state.latest(subject)
-        return found if latest is not None and latest.id == found.id else None
-    return found if request.version in (0, found.version) else None
+    if request.version > 0:  # one that is asked for must be new, but for an import that comes again
+        return found if request.id == found.id and request.version == found.version else None
+    return found
 
 
 async def schema_of_version(service: Service, call: Call) -> Any:
@@ -455,6 +456,8 @@ async def get_mode(service: Service, call: Call) -> Any:
     if call.flag("defaultToGlobal"):
         return {"mode": state.mode_in_scope(subject)}
     found = state.modes.get(subject)
+    if state.modes.get(None) == OVERRIDE:
+        found = OVERRIDE  # of every subject
     if found is None and subject is not None and context_of(subject) != ".__GLOBAL":
         raise errors.no_subject_mode(subject)
     return {"mode": found or "READWRITE"}

@@ -63,6 +63,7 @@ OPEN_PAUSE_S = 0.5
 AGREE_PAUSE_S = 0.1
 LARGE_SCHEMA = 32 * 1024  # characters: parsing fewer takes a few milliseconds
 PARSED_AT_A_TIME = 20  # earlier schemas, before others have a turn
+COMPARED_AHEAD_MAX = 200  # earlier schemas, for all of them are in memory; the rest is left to the decision
 FORWARDED_MAX = 64  # changes that wait for the primary's answer; more wait for one of these
 PRIMARY_LOOK_S = 0.5  # how often somebody who waits for the primary looks whether it still is
 
@@ -71,7 +72,7 @@ class Service:
     def __init__(self, settings: RegistrySettings, port: int = 0) -> None:
         self.settings = settings
         self.port = port
-        self.rules = Rules(settings.level, settings.mode_mutable, settings.validate_new)
+        self.rules = Rules(settings.level, settings.mode_mutable, settings.validate_new, settings.validate_fields)
         self.state = State()
         self.library = Library(self.state)
         self.pending = Pending()
@@ -292,7 +293,7 @@ class Service:
         """Within `prepared`: compares a schema with earlier ones in a thread. What is wrong is told by the decision."""
         config = self.state.config_in_scope(subject)
         level = self.rules.level_for(config)
-        earlier = compared_with(level, config, request, list(living))
+        earlier = compared_with(level, config, request, list(living))[:COMPARED_AHEAD_MAX]
         if not earlier or not request.text.strip():
             return
         try:

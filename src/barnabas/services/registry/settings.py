@@ -42,6 +42,7 @@ class RegistrySettings:
     level: Level = Level.BACKWARD
     mode_mutable: bool = True
     validate_new: bool = True
+    validate_fields: bool = False
     schema_limit: int = 1_000
     body_bytes_max: int = BODY_BYTES_MAX
 
@@ -70,6 +71,7 @@ class RegistrySettings:
             level=level,
             mode_mutable=boolean(properties, "mode.mutability", True),
             validate_new=boolean(properties, "schema.validate.new.schemas", True),
+            validate_fields=boolean(properties, "schema.validate.fields", False),
             schema_limit=integer(properties, "schema.search.max.limit", 1_000, least=1),
             body_bytes_max=integer(properties, "size.limit.filter.max.request.body.size", BODY_BYTES_MAX, least=1),
         )

@@ -77,7 +77,7 @@ def test_nobody_refers_to_what_is_being_deleted() -> None:
             "schema": record("B", {"name": "a", "type": "A"}),
             "references": [{"name": "A", "subject": "used", "version": 1}],
         }
-        return await asyncio.gather(  # type: ignore[return-value]
+        return await asyncio.gather(
             register(registry, call("POST", "user", body=uses)),
             delete_subject(registry, call("DELETE", "used")),
             return_exceptions=True,

@@ -8,6 +8,7 @@ from functools import cached_property
 from barnabas.client.schemas import ParsedSchema, ResolvedReference
 from barnabas.client.schemas.avro.canonical import canonical_text, normalize
 from barnabas.client.schemas.avro.compatibility import AmbiguousField, TooComplex, incompatibilities
+from barnabas.client.schemas.avro.model import Record
 from barnabas.client.schemas.avro.parse import parse_avro
 
 
@@ -34,6 +35,9 @@ class AvroSchema:
 
     def equivalent(self, other: ParsedSchema) -> bool:
         return isinstance(other, AvroSchema) and canonical_text(self.root) == canonical_text(other.root)
+
+    def top_level_fields(self) -> set[str]:
+        return {field.name for field in self.root.fields} if isinstance(self.root, Record) else set()
 
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, AvroSchema)

@@ -9,6 +9,7 @@ from barnabas.client.schemas import ParsedSchema, ResolvedReference
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.json_schema.diff import TooComplex, differences
 from barnabas.client.schemas.json_schema.load import Loader
+from barnabas.client.schemas.json_schema.model import ObjectSchema
 from barnabas.client.schemas.json_schema.text import read_exact, write_exact
 
 
@@ -36,6 +37,9 @@ class JsonSchema:
 
     def equivalent(self, other: ParsedSchema) -> bool:
         return isinstance(other, JsonSchema) and self.canonical == other.canonical
+
+    def top_level_fields(self) -> set[str]:
+        return set(self.root.properties) if isinstance(self.root, ObjectSchema) else set()
 
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, JsonSchema)

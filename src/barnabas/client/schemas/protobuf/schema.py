@@ -8,7 +8,7 @@ from functools import cached_property
 from barnabas.client.schemas import ParsedSchema, ResolvedReference
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.protobuf.diff import differences
-from barnabas.client.schemas.protobuf.elements import ProtoFile
+from barnabas.client.schemas.protobuf.elements import Message, ProtoFile
 from barnabas.client.schemas.protobuf.known import known_file
 from barnabas.client.schemas.protobuf.names import Types
 from barnabas.client.schemas.protobuf.normal import Normalizer
@@ -48,6 +48,13 @@ class ProtobufSchema:
 
     def equivalent(self, other: ParsedSchema) -> bool:
         return isinstance(other, ProtobufSchema) and self.canonical == other.canonical
+
+    def top_level_fields(self) -> set[str]:
+        first = next((each for each in self.file.types if isinstance(each, Message)), None)
+        if first is None:
+            return set()
+        fields = [*first.fields, *(field for each in first.one_ofs for field in each.fields)]
+        return {field.name for field in fields}
 
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, ProtobufSchema)

@@ -38,7 +38,7 @@ async def get(proxy: Proxy, call: Call) -> Any:
 
 async def consumers(proxy: Proxy, call: Call) -> Any:
     place = await place_of(proxy, call)
-    group = await _described(proxy, call)
+    group = await _described(proxy, call, "Consumer Group {} does not exist.")
     found = [_consumer(place, group.group, each) for each in group.members]
     return collection("KafkaConsumer", place.url("consumer-groups", group.group, "consumers"), found)
 
@@ -109,16 +109,17 @@ async def lag_summary(proxy: Proxy, call: Call) -> Any:
     )
 
 
-async def _described(proxy: Proxy, call: Call) -> GroupDescription:
+async def _described(proxy: Proxy, call: Call, missing: str | None = None) -> GroupDescription:
+    """`missing` is what is told of a group that there is not."""
     name = call.parameters["group"]
     found = await proxy.kafka.ask(lambda cluster: describe_group(cluster, name))
     if found.state == "Dead":
-        raise not_found()
+        raise not_found() if missing is None else not_found(missing.format(name))
     return found
 
 
 async def _rows(proxy: Proxy, call: Call) -> tuple[GroupDescription, list[OffsetRow]]:
-    group = await _described(proxy, call)
+    group = await _described(proxy, call, "Consumer Group {} could not be found.")
     rows = await proxy.kafka.ask(lambda cluster: offset_rows(cluster, group))
     return group, [each for each in rows if each.topic is not None and each.current_offset is not None]
 

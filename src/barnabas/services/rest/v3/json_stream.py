@@ -27,6 +27,11 @@ class ObjectSplitter:
         self._depth = 0
         self._in_string = False
 
+    @property
+    def held_bytes(self) -> int:
+        """Of an object that is not whole yet."""
+        return len(self._held)
+
     def feed(self, part: bytes) -> Iterator[bytes]:
         self._held += part
         while True:

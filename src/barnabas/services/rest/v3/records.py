@@ -24,7 +24,7 @@ from barnabas.services.rest.v2.produce import require_topic
 from barnabas.services.rest.v3.json_stream import NotAnObject, ObjectSplitter, ObjectTooLarge
 from barnabas.services.rest.v3.resources import EMPTY_BODY, Tree, place_of
 from barnabas.web.app import Answer, json_bytes
-from barnabas.web.calls import Call
+from barnabas.web.calls import BODIES, Call
 from barnabas.web.errors import HttpError
 from barnabas.web.streamed import StreamedResponse
 
@@ -64,7 +64,7 @@ async def produce(proxy: Proxy, call: Call) -> Any:
     async def reports() -> AsyncIterator[bytes]:
         splitter = ObjectSplitter(proxy.settings.body_bytes_max)
         try:
-            async for texts in _objects(splitter, first, parts):
+            async for texts in _objects(call, splitter, first, parts):
                 for report in await _produce(proxy.kafka, place.cluster_id, topic, texts):
                     yield json_bytes(report) + b"\r\n"
         except ObjectTooLarge:
@@ -75,16 +75,21 @@ async def produce(proxy: Proxy, call: Call) -> Any:
             yield json_bytes(HttpError(408, 408, "The stream was idle for too long.").tree) + b"\r\n"
         except HttpError as error:
             yield json_bytes(error.tree) + b"\r\n"
+        finally:
+            BODIES.release(call.request.scope)
 
     return StreamedResponse(reports(), "application/json")
 
 
-async def _objects(splitter: ObjectSplitter, first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def _objects(
+    call: Call, splitter: ObjectSplitter, first: bytes, parts: AsyncIterator[bytes]
+) -> AsyncIterator[list[bytes]]:
     found = list(splitter.feed(first))
     if found:
         yield found
     async for part in parts:
         found = list(splitter.feed(part))
+        BODIES.hold(call.request.scope, splitter.held_bytes)
         if found:
             yield found
     splitter.finish()
