@@ -178,9 +178,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short queries: the full compiler never pays
         },
     )
-    process = (
-        SparkContext._gateway.proc
-    )  # held here: the JVM ends when nobody holds it
+    process = SparkContext._gateway.proc  # held here: the JVM ends when nobody holds it
     yield session
     assert process.poll() is None, f"a test has ended the JVM of all tests, with code {process.returncode}"
     session.stop()
