@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi mixed services-on-kafka
+.PHONY: setup up demo test check unit bench soak soak-transactions soak-spark soak-state soak-objects soak-plain chains simulate simulate-raft simulate-raft-mutants simulate-replication simulate-replication-mutants chaos migration fuzz golden sql-plans sql-kills connect-rest connect-kills debezium docs format clean soak-registry rest-openapi mixed services-on-kafka soak-hdfs
 
 setup: $(STAMP)
 
@@ -94,6 +94,10 @@ soak-state: setup
 # killed.
 soak-objects: setup
 	BARNABAS_OBJECTS=1 $(BIN)/python -m pytest tests/pipelines/streams/test_topology_in_objects.py -s
+
+# A topology whose checkpoint is on HDFS, a namenode and a datanode of Apache Hadoop: its driver is killed.
+soak-hdfs: setup
+	BARNABAS_HDFS=1 $(BIN)/python -m pytest tests/pipelines/streams/test_topology_on_hdfs.py -s
 
 # A plain query that is killed five times and then left to finish: `make soak-plain RUNS=100`. The logs of all runs stay
 # in soak-logs.

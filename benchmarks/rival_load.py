@@ -39,8 +39,9 @@ BATCH_RECORDS = 5_000
 SPAN_MS = 10 * 60_000
 MINUTE_MS = 60_000
 TRANSACTION_MS = 10 * 60_000
-KEY_NAMES = [b"key-%d" % number for number in range(KEYS)]
-KEY_PARTITIONS = [(murmur2(key) & 0x7FFFFFFF) % PARTITIONS for key in KEY_NAMES]
+LARGE = "count-large"  # counts of so many keys that state is ten times its cache
+LARGE_KEYS = 200_000
+LARGE_CACHE_BYTES = 6 << 20  # of about 60 MB
 
 
 def _varint(number: int) -> bytes:
@@ -89,25 +90,31 @@ class Backlog:
 
     first: int
     records: int
+    keys: int = KEYS
     base_ms: int = 0
+    names: list[bytes] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     encoded: dict[bool, dict[int, list[bytearray]]] = field(default_factory=dict)
     windows: dict[tuple[bytes, int], tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.names = [b"key-%d" % number for number in range(self.keys)]
+        self.places = [(murmur2(key) & 0x7FFFFFFF) % PARTITIONS for key in self.names]
         self.base_ms = (time.time_ns() // 1_000_000 - SPAN_MS - 2 * MINUTE_MS) // MINUTE_MS * MINUTE_MS
         for bulk, numbers in ((False, range(self.first)), (True, range(self.first, self.first + self.records))):
             waiting: list[list[tuple[int, bytes, bytes]]] = [[] for _ in range(PARTITIONS)]
             batches: dict[int, list[bytearray]] = {partition: [] for partition in range(PARTITIONS)}
             for number in numbers:
-                at_ms, key = self.time_of(number), KEY_NAMES[number % KEYS]
-                rows = waiting[partition := KEY_PARTITIONS[number % KEYS]]
+                at_ms, key = self.time_of(number), self.names[number % self.keys]
+                rows = waiting[partition := self.places[number % self.keys]]
                 rows.append((at_ms, key, value_of(number, number)))
                 if len(rows) == BATCH_RECORDS:
                     batches[partition].append(batch_of(rows))
                     rows.clear()
-                place = (key, at_ms // MINUTE_MS * MINUTE_MS)
-                count, total = self.windows.get(place, (0, 0.0))
-                self.windows[place] = (count + 1, total + amount(number))
+                if self.keys == KEYS:
+                    place = (key, at_ms // MINUTE_MS * MINUTE_MS)
+                    count, total = self.windows.get(place, (0, 0.0))
+                    self.windows[place] = (count + 1, total + amount(number))
             for partition, rows in enumerate(waiting):
                 if rows:
                     batches[partition].append(batch_of(rows))
@@ -145,7 +152,7 @@ class Backlog:
         for partition in range(PARTITIONS):
             rows = [
                 (self.base_ms - MINUTE_MS, key, b'{"name":"name of %b"}' % key)
-                for key, place in zip(KEY_NAMES, KEY_PARTITIONS, strict=True)
+                for key, place in zip(self.names[:KEYS], self.places[:KEYS], strict=True)
                 if place == partition
             ]
             produce(cluster, topic, partition, batch_of(rows))
@@ -213,7 +220,7 @@ class Results:
                     self._take(record.key or b"", record.value or b"")
 
     def _take(self, key: bytes, value: bytes) -> None:
-        if self._workload == "count":
+        if self._workload in ("count", LARGE):
             self.counts[key] = max(int(value), self.counts.get(key, 0))
             return
         found = json.loads(value)
@@ -233,8 +240,9 @@ class Results:
             if closely and self.count == expected:
                 self._check(total)
             return self.count == expected
-        if self._workload == "count":
-            wanted = {key: total // KEYS + (number < total % KEYS) for number, key in enumerate(KEY_NAMES)}
+        if self._workload in ("count", LARGE):
+            each, more = divmod(total, backlog.keys)
+            wanted = {key: each + (number < more) for number, key in enumerate(backlog.names) if each or number < more}
             return self.counts == wanted
         if total < backlog.total:
             return sum(count for count, _ in self.windows.values()) == total

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks.rival_load import LARGE, LARGE_CACHE_BYTES
 from tests.support import reference_libs
 
 HERE = Path(__file__).resolve().parent
@@ -164,7 +165,11 @@ class KafkaStreams(Side):
             settings |= {"commit.interval.ms": "1000", "consumer.isolation.level": "read_committed"}
             if paced:
                 settings |= {"statestore.cache.max.bytes": "0", "producer.linger.ms": "0"}
-        self._ask("start", *order.words(self._directory()), *(f"{key}={value}" for key, value in settings.items()))
+        words = order.words(self._directory())
+        if order.workload == LARGE:
+            words[0] = "count"
+            settings |= {"statestore.cache.max.bytes": str(LARGE_CACHE_BYTES)}
+        self._ask("start", *words, *(f"{key}={value}" for key, value in settings.items()))
 
     def stop(self) -> None:
         self._ask("stop")

@@ -52,11 +52,17 @@ WORKLOADS = {
     "count": counted,
     "average": averaged,
     "join": joined,
+    "count-large": counted,
 }
 
 
 def built(workload: str, name: str, read: str, table: str, written: str) -> Topology:
-    made = Topology(name, processing_guarantee="exactly_once_v2")
+    settings: dict[str, Any] = {}
+    if workload == "count-large":
+        from benchmarks.rival_load import LARGE_CACHE_BYTES
+
+        settings["state_cache_bytes"] = LARGE_CACHE_BYTES
+    made = Topology(name, processing_guarantee="exactly_once_v2", **settings)
     WORKLOADS[workload](made, read, table, written)
     return made
 

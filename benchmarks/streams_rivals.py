@@ -9,6 +9,8 @@ last result is committed. What each wrote is compared with what must come out.
     count         running count by key
     average       average by key and minute
     join          each record with its row of a table of 1,000
+    count-large   running count of 200,000 keys by turns, with a cache of a tenth of what that takes: the rest of the
+                  state is in RocksDB on both sides (which has a cache of blocks of its own)
     latency-...   the same workload at 1,000 records a second: from a record to its committed result, after a while;
                   and memory, and the time from the start of the program to its first result
 """
@@ -32,10 +34,11 @@ from barnabas.client.records import iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
 from benchmarks import load, process, rival_report, rival_sides
-from benchmarks.rival_load import KEYS, PARTITIONS, Backlog, Results, amount, commit, until, value_of
+from benchmarks.rival_load import KEYS, LARGE, LARGE_KEYS, PARTITIONS, Backlog, Results, amount, commit, until, value_of
 
 WORKLOADS = ("filter", "count", "average", "join")
 LATENCIES = tuple(f"latency-{name}" for name in WORKLOADS)
+OF_LARGE = ("barnabas", "streams-alo", "streams-eos")
 ROOT = Path(__file__).resolve().parent.parent
 FIRST_RECORDS = 10_000
 LIMIT_S = 240.0
@@ -262,13 +265,15 @@ def available(wanted: list[rival_sides.Side]) -> list[rival_sides.Side]:
 
 
 def taking_part(sides: list[rival_sides.Side], case: str) -> list[rival_sides.Side]:
+    if case == LARGE:
+        return [side for side in sides if side.key in OF_LARGE]
     return [side for side in sides if case.removeprefix("latency-") == "filter" or side.key != "functions"]
 
 
 def run_rates(stage: Stage, sides: list[rival_sides.Side], case: str, options: argparse.Namespace) -> None:
     backlogs: dict[int, Backlog] = {}
     for share in {side.share for side in sides}:
-        backlogs[share] = Backlog(FIRST_RECORDS, options.records // share)
+        backlogs[share] = Backlog(FIRST_RECORDS, options.records // share, LARGE_KEYS if case == LARGE else KEYS)
     found: dict[str, dict[str, list[float]]] = {}
     for turn in range(options.rounds + 1):
         for side in sides if turn % 2 else sides[::-1]:
@@ -295,8 +300,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.streams_rivals", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    cases, keys = [*WORKLOADS, *LATENCIES], [side.key for side in rival_sides.sides()]
-    default = [*WORKLOADS, *LATENCIES[:2]]
+    cases, keys = [*WORKLOADS, LARGE, *LATENCIES], [side.key for side in rival_sides.sides()]
+    default = [*WORKLOADS, LARGE, *LATENCIES[:2]]
     parser.add_argument(
         "cases", nargs="*", metavar="case", help=f"some of {', '.join(cases)};\n{' '.join(default)} if none"
     )

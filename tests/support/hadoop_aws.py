@@ -28,27 +28,32 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 
 def hadoop_aws_jars() -> list[Path]:
     """Amazon's bundle, which Hadoop asks for, has 600 MB; S3A needs 15 of them."""
+    return jars_of(f"hadoop-aws-{HADOOP_VERSION}", POM)
+
+
+def jars_of(name: str, pom: str) -> list[Path]:
+    """Of a project that is described by its POM, and their dependencies."""
     home = cache_dir()
     home.mkdir(parents=True, exist_ok=True)
-    target = home / f"hadoop-aws-{HADOOP_VERSION}"
+    target = home / name
     with open(home / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            _fetch(target)
+            _fetch(target, pom)
     return sorted(target.glob("*.jar"))
 
 
-def _fetch(target: Path) -> None:
+def _fetch(target: Path, pom: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise ReferenceUnavailable("hadoop-aws is not in the cache and Maven is not installed")
+        raise ReferenceUnavailable(f"{target.name} is not in the cache and Maven is not installed")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as directory:
-        (Path(directory) / "pom.xml").write_text(POM)
+        (Path(directory) / "pom.xml").write_text(pom)
         command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={directory}/libs")
         done = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False
         )
         if done.returncode:
-            raise ReferenceUnavailable(f"Maven could not fetch hadoop-aws {HADOOP_VERSION}: {done.stdout[-500:]}")
+            raise ReferenceUnavailable(f"Maven could not fetch {target.name}: {done.stdout[-500:]}")
         (Path(directory) / "libs").rename(target)

@@ -84,6 +84,7 @@ def test_runs_that_are_broken_off_and_go_on_in_other_ways_give_every_record_once
     wait_until(lambda: len(copied()) >= len(written), limit_s=LIMIT_S)
     counts = Counter(key for key, _ in written)
     wait_until(lambda: dict(run.store("counts").all()) == counts, limit_s=LIMIT_S)
+    wait_until(lambda: "$figures" in str(run.queries[0].lastProgress["sources"][0]["latestOffset"]), limit_s=LIMIT_S)
     run.stop()
     last = start(spark, stage, topics, tmp_path / "checkpoint", 0, trigger={"availableNow": True})
     assert last.await_termination(LIMIT_S)

@@ -29,6 +29,7 @@ DIRECTORY = "figures"
 WRITTEN_S = 0.5
 SIZE_LOOK_S = 1.0  # between two looks at how large the state of a partition is
 RUNS_KEPT = 8  # in a process
+STATE_SUMS = ("rows", "bytes", "hits", "misses")
 _lock = threading.Lock()
 _sums: OrderedDict[str, WorkerSums] = OrderedDict()
 
@@ -80,6 +81,15 @@ class Figures:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def summary(self) -> dict[str, Any]:
+        """For the progress of a query: by operator what is not zero, and state of all partitions together."""
+        operators = {
+            name: {what: round(value, 3) for what, value in asdict(one).items() if value}
+            for name, one in self.operators.items()
+        }
+        state = {what: sum(getattr(one, what) for one in self.state.values()) for what in STATE_SUMS}
+        return {"operators": operators} | ({"state": state} if self.state else {})
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Figures:

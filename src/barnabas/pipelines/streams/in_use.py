@@ -21,6 +21,7 @@ from barnabas.pipelines.streams.state.storage import Directory, LocalDirectory
 
 FILE = "running"
 PATIENCE_S = 5.0
+ENDING_S = 2.0  # the process that planned batches ends a moment after its query
 LOOK_S = 0.05
 
 
@@ -64,7 +65,7 @@ def alone(checkpoint: Directory, *, is_stopped: bool = False) -> Iterator[None]:
         return
     descriptor = _open(checkpoint)
     try:
-        if not _locked(descriptor, fcntl.LOCK_EX, 0.0):
+        if not _locked(descriptor, fcntl.LOCK_EX, ENDING_S):
             raise CheckpointError(f"the topology of {checkpoint.address} is running: stop it first")
         yield
     finally:

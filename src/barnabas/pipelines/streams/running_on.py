@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.streams.sink import TopicSink
     from barnabas.pipelines.streams.stage import StageWork
 
-PACE_S = 0.04  # between the begins of two steps: what a transaction costs is paid 25 times a second at most
+PACE_S = 0.05  # between the begins of two steps: what a transaction costs is paid 20 times a second at most
 IDLE_S = 0.1  # without a record for so long, the task ends
 ROWS_MAX = 20_000  # in a step: with more, several tasks do better
 NUMBERS_MAX = 2_000  # offsets in a mark

@@ -7,8 +7,10 @@ leaves the stage. Were the stage a function behind the source, every record woul
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ from barnabas.pipelines.spark.stream_reader import StreamReader
 from barnabas.pipelines.spark.tasks import RangePartition, read_task
 from barnabas.pipelines.spark.topics import Partitions
 from barnabas.pipelines.streams.checks import check_not_grown
+from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.figures import read_figures
 from barnabas.pipelines.streams.in_use import InUse
 
 if TYPE_CHECKING:
@@ -39,6 +43,8 @@ NAME = "barnabas-topology"
 STAGE = "stage"
 ROWS = "rows"
 RUN_ON = "runonms"
+FIGURES = "$figures"
+FIGURES_S = 5.0  # between two looks at what workers have written
 RAN_ON = "$ranOn"  # in an offset: where its batch begins, as a task went on behind the batch before
 
 
@@ -64,6 +70,8 @@ class StageReader(StreamReader):
         self._stage = stage
         self._run_on_ms = run_on_ms
         self._steps: Steps | None = None
+        self._figures: dict[str, Any] = {}
+        self._figures_due = 0.0
         self._in_use: InUse | None = None
         self._known: frozenset[TopicPartition] = frozenset()
 
@@ -102,6 +110,17 @@ class StageReader(StreamReader):
             if offset > done.offsets.get(partition, offset)
             and steps.ids.get(partition[0]) == done.ids.get(partition[0])
         }
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """With the topology's figures, which Spark shows in the progress of the query and gives to its listeners."""
+        found = super().reportLatestOffset()
+        now = time.monotonic()
+        if found is not None and now >= self._figures_due:
+            self._figures_due = now + FIGURES_S
+            with contextlib.suppress(StreamsError, OSError):
+                figures = read_figures(self._plan.checkpoint)
+                self._figures = {} if figures is None else {FIGURES: figures.summary()}
+        return None if found is None else found | self._figures
 
     def stop(self) -> None:
         if self._in_use is not None:

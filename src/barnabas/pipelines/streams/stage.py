@@ -188,6 +188,7 @@ class StageWork:
             return (out for held in worthwhile(batches) for out in self.process_records(held))
         held = [one for one in batches if one.num_rows]
         if not held:
+            settle(*self.noted)
             return iter(())
         whole = pa.Table.from_batches(held)
         return self.process_parcels(whole) if self.stage.number else self.process_topics(whole)

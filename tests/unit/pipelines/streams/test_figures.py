@@ -68,3 +68,8 @@ def test_figures_of_workers_are_added_up_and_the_newest_state_of_a_partition_cou
     assert found is not None
     assert found.operators == {"map-values-1": OperatorFigures(6, 5, skipped=1, seconds=0.5)}
     assert found.state == {"0/0": StateFigures(batch=3, rows=7, bytes=70, hits=5)}
+    found.state["0/1"] = StateFigures(batch=3, rows=1, bytes=5, misses=2)
+    assert found.summary() == {
+        "operators": {"map-values-1": {"rows_in": 6, "rows_out": 5, "skipped": 1, "seconds": 0.5}},
+        "state": {"rows": 8, "bytes": 75, "hits": 5, "misses": 2},
+    }

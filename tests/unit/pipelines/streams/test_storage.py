@@ -176,13 +176,6 @@ def test_a_bucket_that_is_not_there_is_one_sentence(server: ObjectStore) -> None
         nowhere.write("1.delta", b"x")
 
 
-def test_hdfs_without_hadoop_s_library_is_one_sentence() -> None:
-    if "HADOOP_HOME" in os.environ:
-        pytest.skip("Hadoop's library may be there")
-    with pytest.raises(StateUnreachable, match=r"hdfs://127.0.0.1:1 can't be reached: .*(libhdfs|libjvm)"):
-        Storage().at("hdfs://127.0.0.1:1/checkpoint")
-
-
 def test_what_is_written_is_fsynced_in_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle()  # of others
     synced: list[Path] = []

@@ -1,7 +1,8 @@
 """Directories on storages that Spark reaches through Hadoop, reached through pyarrow.fs with the same settings.
 
     s3a, s3, s3n   S3FileSystem, by `fs.s3a.*` and `fs.s3a.bucket.NAME.*`
-    hdfs           HadoopFileSystem, which needs Hadoop's libhdfs and its class path; written beside and renamed
+    hdfs           HadoopFileSystem where Hadoop's libhdfs and its class path are there, else HDFS by HTTP (`webhdfs`)
+    webhdfs        HDFS by HTTP; swebhdfs by TLS
     others         what pyarrow makes of the address alone
 
 An address is a scheme, a bucket or a host, and a path.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.streams.errors import StateUnreachable
+from barnabas.pipelines.streams.state import webhdfs
 from barnabas.pipelines.streams.state.storage import Directory, local_path, unwritable
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ S3_SETTINGS = (
 SPARK_PREFIX = "spark.hadoop."
 ANONYMOUS = "AnonymousAWSCredentialsProvider"
 CHUNK_BYTES = 1 << 20
-RENAMING = ("hdfs", "viewfs")
+HDFS = "hdfs"
+RENAMING = (HDFS, "viewfs")
 
 
 class RemoteDirectory(Directory):
@@ -126,12 +129,21 @@ class RemoteDirectory(Directory):
             raise StateUnreachable(f"{place} can't be reached: {first_line(error)}") from error
 
 
-def remote_directory(address: str, settings: Mapping[str, str]) -> RemoteDirectory:
+def remote_directory(address: str, settings: Mapping[str, str]) -> Directory:
     scheme, _, rest = address.rstrip("/").partition("://")
     host, _, path = rest.partition("/")
     scheme = scheme.lower()
+    if scheme in webhdfs.SCHEMES or (scheme == HDFS and not has_libhdfs()):
+        return webhdfs.webhdfs_directory(scheme, host, path, address.rstrip("/"), settings)
     files, root = _file_system(scheme, host, tuple(sorted(settings.items())))
     return RemoteDirectory(files, f"{root}/{path}".rstrip("/"), address.rstrip("/"), renames=scheme in RENAMING)
+
+
+@functools.cache
+def has_libhdfs() -> bool:
+    """pyarrow looks for it in the same places. It starts a JVM in this process, with the class path of Hadoop."""
+    named = os.environ.get("ARROW_LIBHDFS_DIR") or os.environ.get("HADOOP_HOME")
+    return named is not None and any(Path(named).glob("**/libhdfs.so*"))
 
 
 @functools.lru_cache(maxsize=16)
@@ -142,7 +154,7 @@ def _file_system(scheme: str, host: str, settings: tuple[tuple[str, str], ...]) 
     try:
         if scheme in S3_SCHEMES:
             return fs.S3FileSystem(**s3_options(host, dict(settings))), host
-        if scheme == "hdfs":
+        if scheme == HDFS:
             name, _, port = host.partition(":")
             return fs.HadoopFileSystem(name or "default", int(port or 0)), ""
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{scheme}://{host}")
@@ -189,7 +201,7 @@ def s3_options(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
 def storage_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Those of a storage among settings of Spark's, as `spark.hadoop.fs.s3a.endpoint`, or of Hadoop's."""
     plain = {key.removeprefix(SPARK_PREFIX): str(value) for key, value in given.items()}
-    return {key: value for key, value in plain.items() if key.startswith("fs.")}
+    return {key: value for key, value in plain.items() if key.startswith("fs.") or key == webhdfs.HTTP_ADDRESS}
 
 
 def settings_of_session(spark: Any, address: str) -> dict[str, str]:
@@ -199,11 +211,14 @@ def settings_of_session(spark: Any, address: str) -> dict[str, str]:
 
 def settings_of_hadoop(java_session: Any, address: str) -> dict[str, str]:
     scheme, there, rest = address.partition("://")
-    if not there or scheme.lower() not in S3_SCHEMES:
+    bucket = rest.partition("/")[0]
+    if there and scheme.lower() == HDFS:
+        names = [webhdfs.HTTP_ADDRESS]
+    elif there and scheme.lower() in S3_SCHEMES:
+        names = [S3 + name for name in S3_SETTINGS] + [f"{S3}bucket.{bucket}.{name}" for name in S3_SETTINGS]
+    else:
         return {}
     known = java_session.sparkContext().hadoopConfiguration()
-    bucket = rest.partition("/")[0]
-    names = [S3 + name for name in S3_SETTINGS] + [f"{S3}bucket.{bucket}.{name}" for name in S3_SETTINGS]
     return {name: str(found) for name in names if (found := known.get(name)) is not None and str(found)}
 
 
