@@ -120,7 +120,7 @@ class Ours:
 
 def plain(event: Event) -> Any:
     topic, key, value = json.loads(json.dumps(event))
-    if value is not None:
+    if value is not None and value["payload"] is not None:
         payload = value["payload"]
         payload.pop("__source_ts_ms", None)
         for name in BY_NATURE:

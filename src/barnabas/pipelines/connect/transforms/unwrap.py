@@ -40,8 +40,8 @@ class ExtractNewRecordState(Transformation):
     def configure(self) -> None:
         values = self.values
         mode = values["delete.tombstone.handling.mode"].lower()
-        self._tombstones = mode in ("tombstone", "rewrite-with-tombstone")
-        self._deletions = {"rewrite-with-tombstone": "rewrite", "tombstone": "drop"}.get(mode, mode)
+        self._tombstones = mode == "rewrite-with-tombstone"
+        self._deletions = "rewrite" if self._tombstones else mode
         if values["drop.tombstones"] is not None or values["delete.handling.mode"] is not None:
             self._tombstones = values["drop.tombstones"] is False
             older = values["delete.handling.mode"] or "drop"
@@ -60,8 +60,10 @@ class ExtractNewRecordState(Transformation):
         if after is None:
             if event.get("op") != "d" or self._deletions == "drop":  # a truncated table has no row either
                 return None
-            if self._deletions == "delete-to-tombstone":
-                return record.but(value=None, value_schema=None, headers=headers)
+            if self._deletions in ("tombstone", "delete-to-tombstone"):
+                # The first, Debezium's default, keeps the schema: some converters write it beside the null.
+                kept = schema.by_name["after"].schema if self._deletions == "tombstone" else None
+                return record.but(value=None, value_schema=kept, headers=headers)
             after = event.get("before")
             if after is None:
                 return None
@@ -71,9 +73,8 @@ class ExtractNewRecordState(Transformation):
         return record.but(topic=topic, value=made, value_schema=made.schema, headers=headers)
 
     def _row(self, event: Struct, row: Struct, *, deleted: bool) -> Struct:
-        new = [(name, *found(event, place)) for place, name in self._fields]
-        if self._deletions == "rewrite":
-            new.append((DELETED, OPTIONAL_STRING, str(deleted).lower()))
+        mark = [(DELETED, OPTIONAL_STRING, str(deleted).lower())] if self._deletions == "rewrite" else []
+        new = [*mark, *((name, *found(event, place)) for place, name in self._fields)]
         if not new:
             return row
         known = self._schemas.get(id(row.schema))
