@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from barnabas.client.errors import ClientError
 from barnabas.client.peer import Peer, PeerSettings
@@ -77,19 +78,30 @@ def fail_over(cluster: Side, action: str) -> float:
     create_until_it_succeeds(cluster)
     leader = cluster.controller_id()
     time.sleep(3)  # all others have fetched from it
-    began = time.perf_counter()
     if action == "kill":
+        began = time.perf_counter()
         cluster.kill(leader)
         create_until_it_succeeds(cluster)
         took = time.perf_counter() - began
-        cluster.start(leader)
     else:
-        os.kill(cluster.nodes[leader].pid, 15)
-        create_until_it_succeeds(cluster)
-        took = time.perf_counter() - began
-        cluster.stop(leader)
-        cluster.start(leader)
+        took = longest_until_stopped(cluster, leader)
+    cluster.start(leader)
     return took
+
+
+def longest_until_stopped(cluster: Side, leader: int) -> float:
+    """The longest that a topic took, of one after the other until the process is gone: it leads on for a moment."""
+    longest = 0.0
+    with ThreadPoolExecutor(1) as threads:
+        stopping = threads.submit(cluster.stop, leader)
+        is_over = False
+        while not is_over:
+            is_over = stopping.done()  # and one more
+            began = time.perf_counter()
+            create_until_it_succeeds(cluster)
+            longest = max(longest, time.perf_counter() - began)
+        stopping.result()
+    return longest
 
 
 def kill(cluster: Side, quick: bool) -> Figures:
@@ -204,7 +216,7 @@ CASES = [
 ]
 ROWS = [
     Row("kill", "active controller killed (`kill -9`) until a topic is created", "s", ratio_at_most(1.0)),
-    Row("stop", "active controller stopped in order until a topic is created", "s", ratio_at_most(0.5)),
+    Row("stop", "active controller stopped in order: longest creation of a topic", "s", ratio_at_most(0.5)),
     Row("create.sequence", "topics of one partition, one request after the other", "topics/s", ratio_at_least(1.0)),
     Row("create.flight", "the same with 50 in flight", "topics/s", ratio_at_least(1.0)),
     Row("start", "start of a node on 1 million metadata records, until a topic is created", "s", ratio_at_most(0.5)),

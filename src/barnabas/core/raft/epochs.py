@@ -65,6 +65,7 @@ def handle_end(replica: Replica, asked: Asked, request: end.EndQuorumEpochReques
         ]
         if asked.version == 0:
             preferred = [ReplicaKey(successor_id) for successor_id in partition.preferred_successors]
+        state.has_fetched, state.is_leader_gone = False, True  # it votes for whoever stands first
         backoff_max_ms = replica.config.election_backoff_max_ms
         state.fetch_deadline_ms = now_ms + decide.successor_backoff_ms(preferred, replica.config.key, backoff_max_ms)
     replica.answer(asked.request_id, answers.end_answer(replica, asked, error))

@@ -147,7 +147,7 @@ class Follower:
     voted_key: ReplicaKey | None = None
     has_fetched: bool = False
     has_updated_leader: bool = False
-    # Nobody listened at its address when it was last asked.
+    # Nobody listened at its address when it was last asked, or it has said that it leads no more.
     is_leader_gone: bool = False
     snapshot: FetchedSnapshot | None = None
 

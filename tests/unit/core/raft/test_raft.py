@@ -500,6 +500,15 @@ def test_the_preferred_successor_stands_at_once() -> None:
     assert isinstance(other.raft.state, Follower)
 
 
+def test_who_hears_that_its_leader_resigns_gives_pre_votes_at_once() -> None:
+    stage, _ = following()
+    pre_vote = vote_request(1, 3, pre_vote=True)
+    assert vote_answer(stage.ask(pre_vote)) == (False, 1, ERRORS.NONE)
+    stage.ask(end_request(1, 2, [3, 1]))
+    assert isinstance(stage.raft.state, Follower)
+    assert vote_answer(stage.ask(pre_vote)) == (True, 1, ERRORS.NONE)
+
+
 def test_the_wait_of_successors_doubles() -> None:
     keys = [ReplicaKey(each) for each in (1, 2, 3, 4)]
     waits = [successor_backoff_ms(keys, key, 1000) for key in keys]
