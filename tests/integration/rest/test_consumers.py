@@ -268,6 +268,7 @@ def test_patterns_of_topics_take_bounded_time(stage: Stage, api: Api) -> None:
     prefix = f"p{os.getpid()}x{next(_numbers)}"
     fitting, other = f"{prefix}{'a' * 40}", f"{prefix}{'a' * 40}b"
     for topic in (fitting, other):
+        assert api("POST", f"{stage.cluster}/topics", {"topic_name": topic})[0] == 201
         assert api.produce(topic, "json", topic)[0] == 200
     consumer = Consumer(api, "json")
     status, _ = api("POST", f"{consumer.path}/subscription", {"topic_pattern": f"{prefix}(a+)+"})

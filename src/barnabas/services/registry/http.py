@@ -159,6 +159,13 @@ async def _answer(service: Service, routes: Routes, request: Request) -> Any:
     if call.method in ("POST", "PUT"):
         _check_consumed(request.headers.get("content-type"))
         call.body = await read_body(request, service.settings.body_bytes_max, held=True)
+    try:
+        return await handler(service, call)
+    except RegistryError as error:
+        if error.status != 404 or call.method not in ("GET", "HEAD") or service.reachable:
+            raise
+    # What is not known here may be known by others: who was cut off from Kafka looks again before it denies it.
+    await service.catch_up(patient=True)
     return await handler(service, call)
 
 

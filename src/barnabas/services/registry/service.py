@@ -82,7 +82,7 @@ class Service:
         self._references = asyncio.Lock()  # taken behind that of a subject, never before it
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._catching_up: asyncio.Task[bool] | None = None
-        self._reachable = True  # otherwise questions are answered from what is known, and Kafka is tried meanwhile
+        self.reachable = True  # otherwise questions are answered from what is known, and Kafka is tried meanwhile
         self.identity = Identity(settings.advertised_host, settings.advertised_port or port, settings.eligible)
         self.primary: Identity | None = None
         self._ready = False  # as the primary: everything is replayed, what was refused is undone
@@ -230,11 +230,11 @@ class Service:
         async with asyncio.timeout(self.settings.timeout_ms / 1000):
             await waiter
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, *, patient: bool = False) -> None:
         """Waits until what is in the log now is replayed. Callers at the same time share the question. Where Kafka did
-        not answer the last one, nobody waits for it until it does."""
+        not answer the last one, only the patient wait for it until it does."""
         previous = self._catching_up
-        if not self._reachable:
+        if not self.reachable and not patient:
             if previous is None or previous.done():
                 self._catching_up = asyncio.ensure_future(self._catch_up())
             return
@@ -248,13 +248,13 @@ class Service:
         try:
             await self.reach(await self._in_thread(self._asker, self.topic.end_offset))
         except (ClientError, TimeoutError) as error:
-            if self._reachable:
+            if self.reachable:
                 log.warning(
                     "the end of %s was not reached, answering from what is known: %s", self.settings.topic, error
                 )
-            self._reachable = False
+            self.reachable = False
             return False
-        self._reachable = True
+        self.reachable = True
         return True
 
     @asynccontextmanager

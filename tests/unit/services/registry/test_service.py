@@ -11,10 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from barnabas.client.records import ConsumerRecord
 from barnabas.client.schemas.avro.schema import AvroSchema
-from barnabas.services.registry import forwarding, routes, service
+from barnabas.services.registry import forwarding, http, routes, service
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.forwarding import NotPrimary
 from barnabas.services.registry.http import Call
@@ -106,6 +107,27 @@ def test_a_late_record_of_a_former_primary_is_undone_at_once() -> None:
     stored = registry.state.version("s", 1)
     assert stored is not None
     assert stored.text == '"int"'
+
+
+def test_who_was_cut_off_looks_again_before_an_id_is_denied() -> None:
+    async def story() -> Any:
+        registry = primary()
+        topic: Any = registry.topic
+        key, value = StoredSchema("s", 1, 7, "AVRO", '"int"').record().encode()
+        topic.records.append(ConsumerRecord("_schemas", 0, 0, 1, 0, key, value, []))
+        loop = asyncio.get_running_loop()
+
+        def answered_again() -> int:
+            loop.call_soon_threadsafe(registry._take, topic.records, 1)  # as the reader does when it is back
+            return 1
+
+        topic.end_offset = answered_again
+        registry.primary, registry.reachable = None, False
+        scope = {"type": "http", "method": "GET", "path": "/schemas/ids/7", "raw_path": b"/schemas/ids/7"}
+        request = Request(scope | {"query_string": b"", "headers": []})
+        return await http._answer(registry, routes.ROUTES, request)
+
+    assert b'"schema":"\\"int\\""' in asyncio.run(story())
 
 
 def test_schemas_are_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
