@@ -37,7 +37,7 @@ from tests.support.waiting import until
 # Registered, but nobody listens there: these controllers have no network.
 BROKER = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
 CONTROLLER = Endpoint("CONTROLLER", "127.0.0.1", 9093)
-EAGER = SnapshotPolicy(max_bytes_between=1)
+EAGER = SnapshotPolicy(max_bytes_between=1, retention_bytes=1)
 NEVER = SnapshotPolicy(max_interval_ms=0)
 
 

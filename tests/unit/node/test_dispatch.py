@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ BORROWED = "k18_api_versions"
 
 class FakeNode:
     image = MetadataImage()
+    controller = SimpleNamespace(versions={})  # it is the active controller itself
 
 
 @pytest.fixture(autouse=True)
