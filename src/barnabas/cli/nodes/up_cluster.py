@@ -31,11 +31,18 @@ def run(options: argparse.Namespace) -> int:
             overrides=options.override,
         )
     )
-    signal.signal(signal.SIGTERM, _interrupt)
+    asked: list[int] = []  # the signals that ask for the end: an interrupt raised in a destructor is lost
+
+    def interrupt(number: int, _: object) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
     try:
         cluster.start()
         _wait_ready(cluster)
-        _show(cluster)
+        _show(cluster, asked)
     except KeyboardInterrupt:
         pass
     finally:
@@ -43,10 +50,6 @@ def run(options: argparse.Namespace) -> int:
         print("Stopping ...", flush=True)
         cluster.stop()
     return 0
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _wait_ready(cluster: LocalCluster) -> None:
@@ -67,16 +70,16 @@ def _wait_ready(cluster: LocalCluster) -> None:
     print("Ctrl-C stops them.", flush=True)
 
 
-def _show(cluster: LocalCluster) -> None:
+def _show(cluster: LocalCluster, asked: list[int]) -> None:
     """Live in a terminal; in a pipe a line whenever something has changed."""
     if sys.stdout.isatty():
         with Screen() as screen:
-            while True:
+            while not asked:
                 state = look(cluster.plan.bootstrap_servers)
                 screen.draw(lines(cluster, state, screen.size[0], colourful=is_colourful(sys.stdout)))
                 time.sleep(LOOK_EVERY_S)
     before = ""
-    while True:
+    while not asked:
         now = _summary(cluster, look(cluster.plan.bootstrap_servers))
         if now != before:
             print(now, flush=True)
