@@ -100,7 +100,7 @@ def on_spark() -> None:
         options = {"kafka.bootstrap.servers": node.bootstrap_servers, "subscribe": "readings"}
         frame = session.read.format("barnabas").options(**options).load()
         structs = barnabas.spark.from_registry(frame, process.url, topic="readings")
-        for round_ in ("first", "second"):
+        for round_ in ("first", "second", "third"):
             for name, query in (
                 ("the topic's bytes", frame.selectExpr("sum(length(value))")),
                 ("structs, one field", structs.selectExpr("sum(data.value)")),
