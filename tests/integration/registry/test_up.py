@@ -58,6 +58,7 @@ def test_all_come_up_and_go_together(tmp_path: Path) -> None:
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(WAIT_S) == 0
+    assert "Fatal Python error" not in (tmp_path / "said").read_text()
     for each in (port, rest_port):
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", each)) != 0
