@@ -179,7 +179,6 @@ def secured() -> Iterator[list[Secured]]:
         port=port,
         controller_port=controller_port,
         properties=PROPERTIES | SECURITY | {"listeners": listeners},
-        features=reference.NOT_OURS,
     )
     ours = (
         PROPERTIES
