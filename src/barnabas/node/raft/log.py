@@ -108,7 +108,7 @@ class MetadataLog:
             with _as_os_error():
                 return self._log.prepare_flush()
         task = FlushTask(self.end_offset)
-        task.add_file(segment.file.fileno())
+        task.add_file(segment.file)
         return task
 
     def synced(self, task: FlushTask) -> None:

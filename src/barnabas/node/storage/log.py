@@ -404,7 +404,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             raise self._offline_error()
         task = FlushTask(self.log_end_offset)
         try:
-            segments = self.segments.from_offset(self.recovery_point - 1)
+            segments = self.segments.from_offset(max(self.recovery_point - 1, self.start_on_disk))
             if segments_max is not None and len(segments) > segments_max:
                 task.end_offset, task.is_part = segments[segments_max].base_offset, True
                 del segments[segments_max:]
@@ -412,7 +412,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             for segment in segments:
                 whole = closing or segment is not self.segments.active
                 for file in segment.files() if whole else (segment.file,):
-                    task.add_file(file.fileno())
+                    task.add_file(file)
         except OSError as error:
             task.discard()
             raise self._failed(error) from error

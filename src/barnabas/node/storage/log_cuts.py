@@ -46,6 +46,7 @@ class ShrinkingLog(LogState):
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.start_on_disk = min(self.start_on_disk, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         for task in self._flushing:

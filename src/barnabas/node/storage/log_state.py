@@ -50,6 +50,7 @@ class LogState:
         self.epochs = LeaderEpochs()
         self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
         self.log_start_offset = 0
+        self.start_on_disk = 0  # a start offset that the checkpoint has: no crash brings back what lies below
         self.log_end_offset = 0
         self.recovery_point = 0
         self.last_flush_ms = 0

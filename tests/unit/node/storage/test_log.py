@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable
@@ -484,7 +485,7 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
 
 def synced_names(log: PartitionLog) -> set[str]:
     task = log.prepare_flush()
-    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds}
+    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds} | set(task.names)
     task.discard()
     return names
 
@@ -513,3 +514,43 @@ def test_after_an_fsync_that_failed_no_other_one_is_believed(create, batch, monk
     with pytest.raises(KafkaError, match="offline"):
         log.flush()
     assert log.recovery_point == 0
+
+
+def test_a_flush_leaves_it_to_its_thread_to_open_files(
+    create: Create, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory from which thousands of files are removed is locked most of the time, and the loop would wait."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(3):
+        append(log, batch(10))
+    for segment in log.segments:
+        segment.close()
+    with monkeypatch.context() as watched:
+        opened: list[str] = []
+        open_file = os.open
+
+        def noting(path: str, flags: int, *rest: int, **options: int) -> int:
+            opened.append(path)
+            return open_file(path, flags, *rest, **options)
+
+        watched.setattr(os, "open", noting)
+        task = log.prepare_flush()
+    assert opened == [log.directory]
+    moved = Path(f"{log.directory}-moved")
+    Path(log.directory).rename(moved)
+    log.relocate(str(moved))
+    (moved / task.names[0]).unlink()  # its segment was deleted meanwhile
+    task.run()
+    log.flushed(task)
+    assert log.recovery_point == 30
+
+
+def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(create: Create, batch: Build) -> None:
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(5):
+        append(log, batch(10))
+    log.start_on_disk = 30
+    first = f"{30:020d}.log"
+    assert min(synced_names(log)) == min(first, f"{30:020d}.index")
+    log.truncate_to(15)
+    assert min(synced_names(log)) <= f"{10:020d}.log"

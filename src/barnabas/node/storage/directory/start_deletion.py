@@ -54,7 +54,9 @@ class StartDeletion:
                 starts = {log: log.log_start_offset for log in self._asked}
                 self._asked.clear()
                 await self._directory.write_log_starts()
-                for log, start in starts.items():
+                for log, written in starts.items():
+                    start = min(written, log.log_start_offset)  # a truncation may have moved it back meanwhile
+                    log.start_on_disk = start
                     await self._delete(log, start)
         except OSError as error:
             self._directory.failed(error)
