@@ -139,7 +139,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         log.last_flush_ms = now_ms
         log.topic_id = read_partition_metadata(path)
         if not log._load(log_start_offset, now_ms, recovered):
-            logger.warning("%s: its last segment is damaged or lacks an index, and is looked through", log.name)
+            logger.warning("%s: the last segment is damaged or lacks an index; scanning it", log.name)
             log._close_files()
             clean = False
             recovered = recovery.recover(job)
@@ -150,13 +150,24 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             log.suspect_transaction_indexes(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
         if log.log_end_offset < recovery_point:
             end = log.log_end_offset
-            logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
+            logger.error(
+                "%s ends at offset %d, but it was flushed up to offset %d: the records between are lost",
+                log.name,
+                end,
+                recovery_point,
+            )
         log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         if recovered is not None and recovered.cut:
             end, removed = log.log_end_offset, recovered.truncated_bytes
-            logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
+            logger.warning(
+                "%s: removed the last %d bytes, the log now ends at offset %d: %s",
+                log.name,
+                removed,
+                end,
+                recovered.cut,
+            )
         if recovered is not None and recovered.damage:
-            logger.error("%s: what is damaged below the recovery point is left: %s", log.name, recovered.damage)
+            logger.error("%s: left damaged bytes below the recovery point in place: %s", log.name, recovered.damage)
         return log
 
     def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
@@ -168,10 +179,12 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         active = self.segments.active
         for segment in self.segments:
             if not segment.size and segment is not active and not self._config.compacted:
-                logger.error("%s: the segment at %d is empty, its records are gone", self.name, segment.base_offset)
+                logger.error(
+                    "%s: the segment at offset %d is empty: its records are lost", self.name, segment.base_offset
+                )
         for base_offset in incomplete:
             if base_offset != active.base_offset:
-                logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
+                logger.warning("%s: the segment at offset %d lacks an index; rebuilding it", self.name, base_offset)
                 write_indexes(self.directory, base_offset, self._config.index_interval_bytes)
         if active.base_offset in incomplete:
             return False
@@ -235,7 +248,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             return self._append_own(batches, leader_epoch, now_ms, origin)
         view, header = admit(batches, self.name, self._config, now_ms, opening)
         offset = self.log_end_offset
-        header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
+        header = tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:

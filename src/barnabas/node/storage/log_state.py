@@ -121,7 +121,10 @@ class LogState:
             self.producers.update(header, view, at)
         except KafkaError as error:
             logger.error(
-                "%s: what a producer did at offset %d is lost: %s", self.name, header.base_offset, error.message
+                "%s: could not read the producer's batch at offset %d; its sequence number is not known: %s",
+                self.name,
+                header.base_offset,
+                error.message,
             )
 
     def _remove(self, segments: list[Segment]) -> None:
@@ -154,7 +157,7 @@ class LogState:
         return self.take_rebuilt(damaged, rebuild(self.segments.order(segment, kind)))
 
     def take_rebuilt(self, damaged: DamagedIndex, found: Rebuilt) -> list[str]:
-        logger.warning("%s and is written anew", damaged.message)
+        logger.warning("%s; rebuilding it", damaged.message)
         return damaged.segment.take_rebuilt(damaged.kind, found)
 
     def _insist(self, work: Callable[[], T]) -> T:

@@ -207,7 +207,10 @@ class LogDir:
                 log.suspect_transaction_indexes(below=offset)
         found = clean_stop.sum_of_transaction_indexes(logs)
         if left.transaction_indexes is not None and left.transaction_indexes != found:
-            logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
+            logger.warning(
+                "%s: transaction indexes were lost or added since the last stop; checking all",
+                self.path,
+            )
             for log in logs:
                 log.suspect_transaction_indexes()
 
@@ -234,7 +237,7 @@ class LogDir:
         try:
             offsets = read_offsets(self.path, name)
         except CorruptCheckpoint as error:
-            logger.warning("A checkpoint is damaged and not used: %s", error)
+            logger.warning("ignoring a damaged checkpoint: %s", error)
             return {}
         if offsets and name in CHECKPOINTS:
             self._written[name] = offsets

@@ -248,11 +248,6 @@ class LogDirs:
             return preferred
         return wanted or min(counts, key=counts.__getitem__)
 
-    def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
-        """The directories are out of the way when this returns; their content goes after `file.delete.delay.ms`."""
-        for log in logs:
-            self.dir_of(log).remove(log)
-
     async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
         """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
 

@@ -63,7 +63,7 @@ class IndexRepair:
             return
         try:
             if found is None:
-                logger.warning("%s: the process that was to read it has died", segment.file.path)
+                logger.warning("%s: the process that rebuilds its index died; rebuilding it here", segment.file.path)
                 self._sync(log.repair_index_now(damaged))
             else:
                 self._sync(log.take_rebuilt(damaged, found))

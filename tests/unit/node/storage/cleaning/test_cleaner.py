@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_cleaned_is_said_once_and_left_alone(run, caplog) -
     with caplog.at_level(logging.ERROR):
         run(fails(reason="it is damaged"), story)
     assert [each.getMessage() for each in caplog.records] == [
-        "bad-0 cannot be compacted and is left as it is: it is damaged"
+        "bad-0 cannot be compacted and stays as it is: it is damaged"
     ]
 
 

@@ -144,7 +144,7 @@ def test_corruption_in_one_segment_removes_the_later_ones_and_is_told(
     again = reopen(clean=False, segment_bytes=20_000)
     assert again.log_end_offset == bases[2] - 10
     [told] = caplog.messages
-    assert f"{size - again.size_bytes} bytes are removed, it ends at offset {bases[2] - 10}: " in told
+    assert f"removed the last {size - again.size_bytes} bytes, the log now ends at offset {bases[2] - 10}: " in told
     assert [segment.base_offset for segment in again.segments] == bases[:2]
     assert max(directory.glob("*.snapshot")).name == f"{bases[2] - 10:020d}.snapshot"
     assert [producer.last_sequence for producer in again.active_producers()] == [bases[2] - 11]
@@ -369,7 +369,7 @@ def test_what_was_cut_off_and_why_is_said(
     reopen(clean=False).close(clean=False)
     [message] = [record.getMessage() for record in caplog.records]
     assert message.startswith(
-        f"orders-0: {ends[2] - ends[1]} bytes are removed, it ends at offset 20: {path.name} has "
+        f"orders-0: removed the last {ends[2] - ends[1]} bytes, the log now ends at offset 20: {path.name} has "
     )
     assert f"is cut at {ends[1]}: Record is corrupt (stored crc = " in message
 
