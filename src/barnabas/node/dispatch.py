@@ -96,7 +96,6 @@ class Route:
         "max_elements",
         "name",
         "node",
-        "requests",
         "response",
         "version",
     )
@@ -126,7 +125,6 @@ class Route:
         self.error_response: Callable[[Request, KafkaError], Response] | None = error_response
         # What the handler sees, if that is not what the dispatcher has for all.
         self.node: Forwarding | None = None
-        self.requests = 0
 
     def encode(self, response: Response | RawResponse, context: RequestContext) -> Answer:
         correlation_id = context.correlation_id
@@ -239,7 +237,6 @@ class Dispatcher:
             return Exchange.of_many_elements(self, route, context, frame, position)
         except Exception as error:
             raise InvalidRequest(f"it is not readable: {error}") from error
-        route.requests += 1
         context = _new_context(session, route.api_key, route.version, correlation_id, client_id, len(frame))
         if log.isEnabledFor(logging.DEBUG):
             log_request(route, context, request)
@@ -319,13 +316,6 @@ class Dispatcher:
         route.decode = lambda frame, position, end: (None, end)
         return route
 
-    def requests_by_api(self) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        for routes in self.routes.values():
-            for route in routes.values():
-                counts[route.api_key] = counts.get(route.api_key, 0) + route.requests
-        return counts
-
 
 class Exchange:
     """A request whose handler waits for a future, or for its next turn."""
@@ -394,7 +384,6 @@ class Exchange:
             self._request, _ = await step_in_turns(self._counted(self._route.decode_in_steps(frame, position)))
         except Exception as error:
             raise InvalidRequest(f"it is not readable: {error}") from error
-        self._route.requests += 1
         node = self._dispatcher.node if self._route.node is None else self._route.node
         return await self._route.handle(self._context, self._request, node)
 
