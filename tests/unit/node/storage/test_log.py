@@ -14,6 +14,7 @@ from barnabas.node.storage.cleaning.records import emptied
 from barnabas.node.storage.directory.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.node.storage.segment.segments import NotFoundYet
@@ -116,13 +117,11 @@ def test_reads_and_lookups_agree_with_a_naive_scan(
     try:
         with tempfile.TemporaryDirectory() as root:
             config = LogConfig(segment_bytes=max(segment_bytes, 900), index_interval_bytes=interval)
-            log = PartitionLog.create(f"{root}/t-0", "t", 0, config, now_ms=0)
+            log = create_log(f"{root}/t-0", "t", 0, config, now_ms=0)
             naive = fill(log, shapes)
             check_against(log, naive, random_source)
             log.close(clean=True)
-            again = PartitionLog.open(
-                f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0
-            )
+            again = open_log(f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0)
             check_against(again, naive, random_source)
             again.close(clean=False)
     finally:
@@ -496,7 +495,7 @@ def test_the_indexes_of_a_segment_that_was_flushed_while_active_are_flushed_afte
     log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
     assert log.flush() == 10
     log.roll(now_ms=NOW_MS)
-    log.recovery_point = 10
+    log.flushes.recovery_point = 10
     assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= synced_names(log)
 
 
@@ -549,7 +548,7 @@ def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(cre
     log = create(segment_bytes=len(batch(10)))
     for _ in range(5):
         append(log, batch(10))
-    log.start_on_disk = 30
+    log.flushes.start_on_disk = 30
     first = f"{30:020d}.log"
     assert min(synced_names(log)) == min(first, f"{30:020d}.index")
     log.truncate_to(15)

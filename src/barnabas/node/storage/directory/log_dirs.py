@@ -15,6 +15,7 @@ from barnabas.node.storage.directory.log_dir import FUTURE_SUFFIX, LogDir, NewPa
 from barnabas.node.storage.directory.meta_properties import MetaProperties
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.node.storage.recovery.loading import Loading, WrongDirectory
 from barnabas.node.turns import in_turns
@@ -187,7 +188,7 @@ class LogDirs:
         return [created[new.topic, new.partition] for new in partitions]
 
     def _create(self, directory: LogDir, new: NewPartition, now_ms: int) -> PartitionLog:
-        return PartitionLog.create(
+        return create_log(
             directory.directory_of(new.topic, new.partition),
             new.topic,
             new.partition,
@@ -220,7 +221,7 @@ class LogDirs:
             except asyncio.CancelledError:
                 directory.flusher.run(lambda: shutil.rmtree(path, ignore_errors=True))
                 raise
-            future = PartitionLog.create(
+            future = create_log(
                 path,
                 log.topic,
                 log.partition,
@@ -278,7 +279,7 @@ class LogDirs:
         for each in self.online:
             for log in each.all_logs():
                 if log.is_flush_overdue(now_ms):
-                    log.last_flush_ms = now_ms
+                    log.flushes.last_flush_ms = now_ms
                     each.flush_later(log)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

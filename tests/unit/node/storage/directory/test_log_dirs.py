@@ -18,6 +18,7 @@ from barnabas.node.storage.directory.log_dirs import LogDirs, WrongDirectory
 from barnabas.node.storage.directory.meta_properties import BadMetaProperties, parse_properties
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.recovery import loading
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -373,7 +374,7 @@ def test_a_rolled_segment_is_flushed_in_the_background(tmp_path: Path, batch: Bu
 
 def test_the_metadata_log_beside_the_partitions_is_none_of_them(tmp_path: Path, batch: Build) -> None:
     path = tmp_path / "__cluster_metadata-0"
-    log = PartitionLog.create(path, "__cluster_metadata", 0, CONFIG, now_ms=NOW_MS)
+    log = create_log(path, "__cluster_metadata", 0, CONFIG, now_ms=NOW_MS)
     log.append(batch(2), leader_epoch=1, now_ms=NOW_MS, origin=Origin.QUORUM)
     log.close(clean=True)
 
