@@ -23,6 +23,7 @@ from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.ports import BrokerPorts, Forwarding
 from barnabas.node.requests import InvalidRequest, ListenerKind, RawResponse, Region, RequestContext, Session
 from barnabas.node.turns import Lane, step_in_turns
+from barnabas.node.wakeups import Wakeup, Wakeups
 from barnabas.wire.apis import APIS, message_classes, request_header_version, response_header_version
 from barnabas.wire.codec import (
     TooManyElements,
@@ -210,6 +211,7 @@ class Dispatcher:
         self.node = node
         self.controller: Forwarding | None = None
         self.lane = Lane()
+        self.wakeups = Wakeups()
         self.max_answer_bytes = max_answer_bytes
         self.max_request_elements = max_request_elements
         self._wrappers = tuple(wrappers)
@@ -406,7 +408,10 @@ class Exchange:
         self._awaited = awaited
         if asyncio.isfuture(awaited):
             awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._resume)
+            if isinstance(awaited, Wakeup):
+                awaited.on_wake = partial(self._dispatcher.wakeups.add, partial(self._resume, awaited))
+            else:
+                awaited.add_done_callback(self._resume)
         else:
             error = RuntimeError(f"a handler awaited {awaited!r}, which is no future")
             asyncio.get_running_loop().call_soon(self._step, error)
