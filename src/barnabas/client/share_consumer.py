@@ -359,7 +359,7 @@ class ShareConsumer:
                 try:
                     self._send(leader, session, FINAL_EPOCH)
                 except ClientError as error:
-                    log.info("the share session with broker %d was not closed: %s", leader, error)
+                    log.info("could not close the share session with broker %d: %s", leader, error)
         self._sessions.clear()
         self._membership.leave()
         self._cluster.close()
@@ -449,7 +449,7 @@ class _Membership(threading.Thread):
                 )
                 self._cluster.ask_coordinator("group", self._group_id, request, within_ms=5_000)
         except ClientError as error:
-            log.info("the share group %s was not told that we leave: %s", self._group_id, error)
+            log.info("could not tell the share group %s that the member leaves: %s", self._group_id, error)
         finally:
             self._cluster.close()
 

@@ -19,7 +19,7 @@ from barnabas.core.metadata import decide
 from barnabas.core.metadata.records import METADATA_VERSION, MetadataError, check_level
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
 from barnabas.core.raft import QuorumState
-from barnabas.node.raft.batches import Batch, find_batch, read_batches
+from barnabas.node.raft.batches import MetadataBatch, find_batch, read_batches
 from barnabas.node.raft.errors import StartError
 from barnabas.node.raft.quorum_state import read_quorum_state
 from barnabas.node.raft.snapshots import (
@@ -198,7 +198,7 @@ def _refuse_lost_log(loaded: LoadedMetadata, root: Path) -> None:
             raise MetadataError(f"the log is empty, but there are partitions such as {partition}")
 
 
-def _replay_batch(loaded: LoadedMetadata, batch: Batch) -> None:
+def _replay_batch(loaded: LoadedMetadata, batch: MetadataBatch) -> None:
     if batch.base_offset != loaded.end_offset:
         raise MetadataError(f"offset {loaded.end_offset} is missing: the next batch begins at {batch.base_offset}")
     if batch.epoch < loaded.epoch:
@@ -233,7 +233,7 @@ def _first_offset(directory: Path) -> int | None:
     return segments[0][0] if segments else None
 
 
-def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[Batch, int]]:
+def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[MetadataBatch, int]]:
     """Whole batches in order, from the one that holds `from_offset` or ends right before it; a torn tail ends them."""
     segments = _segments(loaded.directory)
     end_offset = 0

@@ -102,7 +102,7 @@ class StreamsRun:
         return store_of(self.topology, name, self.checkpoint)
 
 
-def started(
+def start_run(
     topology: Topology,
     spark: SparkSession,
     *,

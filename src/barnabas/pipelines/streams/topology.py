@@ -162,9 +162,9 @@ class Topology:
         input, without a plan of Spark's for every few records: results come sooner and cost less, and a core of Spark's
         is taken meanwhile. It is for topologies that read one topic exactly once and repartition nothing.
         `barnabas pipeline run` knows the brokers and a checkpoint where they are not given."""
-        from barnabas.pipelines.streams.run import started
+        from barnabas.pipelines.streams.run import start_run
 
-        return started(
+        return start_run(
             self,
             spark,
             bootstrap_servers=bootstrap_servers,

@@ -13,7 +13,7 @@ from barnabas.core.decision import Decision
 from barnabas.core.metadata import decide
 from barnabas.core.metadata.records import FINALIZED_FEATURES, FORMATTED_FEATURES, MetadataError
 from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
-from barnabas.node.raft.batches import Batch, read_batches
+from barnabas.node.raft.batches import MetadataBatch, read_batches
 from barnabas.node.raft.log import MetadataLog
 from barnabas.node.raft.voters import voters_record
 from barnabas.node.storage.directory.flush_task import FlushTask
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from conftest import Directory, Member
 
 
-def written(directory: Directory) -> list[Batch]:
+def written(directory: Directory) -> list[MetadataBatch]:
     return [batch for _, batch in read_batches((directory.log / "00000000000000000000.log").read_bytes())]
 
 
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def kinds(batch: Batch) -> list[type]:
+def kinds(batch: MetadataBatch) -> list[type]:
     return [type(record) for record in batch.records]
 
 

@@ -148,7 +148,8 @@ class Coordinator(Generic[S]):
 
     async def submit(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
         """Runs the operation on the key's shard; returns or raises what it decided once that is committed."""
-        return await kept(self.led_for(key).submit(operation))
+        answer = self.led_for(key).answer(operation)
+        return await kept(answer) if isinstance(answer, Promise) else answer
 
     async def submit_at_once(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
         """As `submit`; nothing is waited for that this node can do by itself."""

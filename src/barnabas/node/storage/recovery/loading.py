@@ -20,6 +20,7 @@ from barnabas.node.storage.directory.checkpoints import LOG_START_OFFSET_CHECKPO
 from barnabas.node.storage.directory.log_dir import LogDir, OnDisk
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import open_log
 from barnabas.node.storage.recovery import recovery
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
@@ -149,7 +150,7 @@ class Loading:
     def _open(
         self, directory: LogDir, replica: OnDisk, job: recovery.Job, recovered: recovery.Recovered | None
     ) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             job.directory,
             *replica.key,
             self._config_for(replica.topic),

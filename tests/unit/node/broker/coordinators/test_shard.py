@@ -22,6 +22,7 @@ from barnabas.node.broker.coordinators.shard import LedShard
 from barnabas.node.broker.partition import Partition
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -34,7 +35,7 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 
 def partition(directory: Path, *, replicas: tuple[int, ...] = (1,)) -> Partition:
     path = directory / "__consumer_offsets-0"
-    log = PartitionLog.create(path, "__consumer_offsets", 0, LogConfig(), now_ms=0)
+    log = create_log(path, "__consumer_offsets", 0, LogConfig(), now_ms=0)
     return Partition(1, state(replicas), log, 0)
 
 
