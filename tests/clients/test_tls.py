@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -70,7 +71,10 @@ def test_a_key_store_is_exchanged_while_the_node_runs(tmp_path: Path) -> None:
         with pytest.raises(AuthenticationFailed):
             connection(node, old / "ca.pem")
         connection(node, new / "ca.pem").close()
-        alter(node, ssl_keystore_location=str(tmp_path / "nowhere.jks"))
+        with pytest.raises(KafkaException, match="which cannot be read"):
+            alter(node, ssl_keystore_location=str(tmp_path / "nowhere.jks"))
+        with pytest.raises(KafkaException, match="INVALID_REQUEST"):
+            alter(node, ssl_keystore_password="wrong")
         assert shown(node) == first_certificate(new / "server.pem")  # what cannot be read changes nothing
 
 
