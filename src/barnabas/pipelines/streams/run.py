@@ -42,6 +42,7 @@ from barnabas.pipelines.streams.placement import write_placement
 from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
+from barnabas.pipelines.streams.spark_ui import Shown, is_seen
 from barnabas.pipelines.streams.state.remote import settings_of_session, storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, Storage, settle
 
@@ -70,6 +71,7 @@ class StreamsRun:
         self.queries = queries
         self.checkpoint = checkpoint
         self._sink = sink
+        self._shown: Shown | None = None
 
     @property
     def is_active(self) -> bool:
@@ -78,6 +80,7 @@ class StreamsRun:
     def stop(self) -> None:
         for query in self.queries:
             query.stop()
+        self._show_no_more()
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Until the query ends: False if that took longer. A query that fails raises here."""
@@ -86,8 +89,20 @@ class StreamsRun:
         except Exception:
             if self._sink is not None and not self.is_active:
                 self._sink.end_open()  # of tasks that were killed beside the one that failed
+            self._show_no_more()
             raise
+        if not self.is_active:
+            self._show_no_more()
         return all(one is not False for one in ended)
+
+    def show_in_ui(self, spark: SparkSession) -> None:
+        """The operators and their figures in Spark's UI, until the queries end."""
+        self._shown = Shown(spark, self.topology, self.figures, lambda: self.is_active)
+
+    def _show_no_more(self) -> None:
+        if self._shown is not None:
+            self._shown.close()
+            self._shown = None
 
     def figures(self) -> Figures | None:
         """Rows, late and failed records and time by operator, and state by partition; None before the first batch."""
@@ -152,7 +167,10 @@ def started(
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records, run_on_ms)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
-    return StreamsRun(topology, [query], directory, sink)
+    run = StreamsRun(topology, [query], directory, sink)
+    if is_seen(spark):
+        run.show_in_ui(spark)
+    return run
 
 
 def remember_topology(directory: Directory, graph: Graph, partitions: Mapping[str, int]) -> None:
