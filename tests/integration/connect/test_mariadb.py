@@ -162,11 +162,11 @@ def test_inserts_are_exactly_once(bench: Bench, server: MariaDb, database: str) 
     def lost(*_: Any, **__: Any) -> None:
         raise ConnectionError("the worker died here")
 
-    original, turns.commit_offsets = turns.commit_offsets, lost  # type: ignore[assignment]
+    original, turns.commit_positions = turns.commit_positions, lost  # type: ignore[assignment]
     try:
         assert run_turn(turn).failed
     finally:
-        turns.commit_offsets = original
+        turns.commit_positions = original
     outcome = run_turn(turn)
     assert not outcome.failed, outcome.trace
     assert server.execute("select name from things order by name", database=database) == [("a",), ("b",)]

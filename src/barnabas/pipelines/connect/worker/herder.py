@@ -40,6 +40,7 @@ SEEN_S = 10.0
 LOG_LINES = 500
 AGAIN_MAX_S = 60.0
 HEALING = (RetriableError, BrokerUnreachable, TimedOut)
+PASSING = {"state": "", "former_tasks": 0}  # of a job: what another value of does not make another job
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -405,14 +406,15 @@ class Herder:
         plugin = self.plugin_of(settings)
         resolved = self.settings.with_defaults(self._resolved(settings))
         configs = await asyncio.to_thread(plugin.load().task_settings, dict(settings), tasks_max(settings))
+        former_tasks = self.state.counts.get(name, 0)
         if configs != self.state.task_configs(name):
             for number, config in enumerate(configs):
                 await self._append_config(f"task-{name}-{number}", {"properties": config})
             await self._append_config(f"commit-{name}", {"tasks": len(configs)})
             await self._until(lambda: self.state.task_configs(name) == configs)
-        job = self._job(name, plugin, resolved, [self._resolved(each) for each in configs], target)
+        job = self._job(name, plugin, resolved, [self._resolved(each) for each in configs], target, former_tasks)
         running = self._jobs.get(name)
-        if running is not None and running.encode() | {"state": ""} == job.encode() | {"state": ""}:
+        if running is not None and running.encode() | PASSING == job.encode() | PASSING:
             if running.state != target:
                 self._plane.pause(name, target == PAUSED)
         else:
@@ -426,7 +428,13 @@ class Herder:
             await self._plane.stop(name)
 
     def _job(
-        self, name: str, plugin: Plugin, settings: dict[str, str], tasks: list[dict[str, str]], target: str
+        self,
+        name: str,
+        plugin: Plugin,
+        settings: dict[str, str],
+        tasks: list[dict[str, str]],
+        target: str,
+        former_tasks: int,
     ) -> Job:
         return Job(
             name=name,
@@ -441,6 +449,7 @@ class Herder:
             offsets={} if self.settings.distributed else dict(self.offsets.get(name, {})),
             group=self.settings.group_id,
             state=target,
+            former_tasks=former_tasks,
         )
 
     async def _tell_connector(self, name: str, state: str, trace: str = "") -> None:
