@@ -30,17 +30,22 @@ AVRO = {
     "DATE": {"type": "int", "logicalType": "date"},
     "TIME": {"type": "int", "logicalType": "time-millis"},
 }
-JSON_SCHEMA = {
-    "BOOLEAN": "boolean",
-    "INTEGER": "integer",
-    "BIGINT": "integer",
-    "DOUBLE": "number",
-    "STRING": "string",
-    "BYTES": "string",
-    "TIMESTAMP": "integer",
-    "DATE": "integer",
-    "TIME": "integer",
-    "DECIMAL": "number",
+LOGICAL = "org.apache.kafka.connect.data."
+JSON_SCHEMA: dict[str, dict[str, Any]] = {
+    "BOOLEAN": {"type": "boolean"},
+    "INTEGER": {"type": "integer", "connect.type": "int32"},
+    "BIGINT": {"type": "integer", "connect.type": "int64"},
+    "DOUBLE": {"type": "number", "connect.type": "float64"},
+    "STRING": {"type": "string"},
+    "BYTES": {"type": "string", "connect.type": "bytes"},
+    "TIMESTAMP": {
+        "type": "integer",
+        "title": f"{LOGICAL}Timestamp",
+        "connect.version": 1,
+        "connect.type": "int64",
+    },
+    "DATE": {"type": "integer", "title": f"{LOGICAL}Date", "connect.version": 1, "connect.type": "int32"},
+    "TIME": {"type": "integer", "title": f"{LOGICAL}Time", "connect.version": 1, "connect.type": "int32"},
 }
 PROTOBUF = {
     "BOOLEAN": "bool",
@@ -293,7 +298,16 @@ def json_type(kind: SqlType) -> dict[str, Any]:
     if kind.base == "MAP" and kind.element is not None:
         values = {"oneOf": [{"type": "null"}, json_type(kind.element)]}
         return {"type": "object", "connect.type": "map", "additionalProperties": values}
-    return json_object(kind.fields) if kind.base == "STRUCT" else {"type": JSON_SCHEMA[kind.base]}
+    if kind.base == "DECIMAL":
+        parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
+        return {
+            "type": "number",
+            "title": f"{LOGICAL}Decimal",
+            "connect.version": 1,
+            "connect.parameters": parameters,
+            "connect.type": "bytes",
+        }
+    return json_object(kind.fields) if kind.base == "STRUCT" else dict(JSON_SCHEMA[kind.base])
 
 
 def protobuf_file(columns: Columns) -> str:
