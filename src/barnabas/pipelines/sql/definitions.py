@@ -78,7 +78,20 @@ def format_info(
         given["REGISTRY"] = settings.get("ksql.schema.registry.url")
         if (schema_id := properties.get(f"{what}_SCHEMA_ID")) is not None:
             given["SCHEMA_ID"] = int(schema_id)
+    if (full_name := full_schema_name(properties, what)) is not None:
+        if upper not in ("AVRO", "PROTOBUF"):
+            raise SqlError(f"{what}_SCHEMA_FULL_NAME is for AVRO and PROTOBUF, and {what}_FORMAT is {upper}.")
+        if not full_name.strip():
+            raise SqlError(f"{what}_SCHEMA_FULL_NAME cannot be empty.")
+        given["SCHEMA_NAME"] = full_name
     return FormatInfo(upper, tuple(given.items()))
+
+
+def full_schema_name(properties: Settings, what: str) -> str | None:
+    found = properties.get(f"{what}_SCHEMA_FULL_NAME")
+    if found is None and what == "VALUE":
+        found = properties.get("VALUE_AVRO_SCHEMA_FULL_NAME")
+    return None if found is None else str(found)
 
 
 def window_info(properties: Settings) -> WindowInfo | None:
@@ -186,7 +199,7 @@ def inferred(
 
     found: list[list[SourceColumn]] = []
     for what, columns, name in zip((KEY, VALUE), given, formats, strict=True):
-        schema_id, message = properties.get(f"{what}_SCHEMA_ID"), properties.get(f"{what}_SCHEMA_FULL_NAME")
+        schema_id, message = properties.get(f"{what}_SCHEMA_ID"), full_schema_name(properties, what)
         if schema_id is not None and name.upper() not in REGISTRY_FORMATS:
             raise SqlError(f"{what}_SCHEMA_ID is for formats with a registry, and {what}_FORMAT is {name.upper()}.")
         if not columns and name.upper() in REGISTRY_FORMATS:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from barnabas.client.serdes import Schema, shared_registry
+from barnabas.client.serdes import Deserializer, Schema, shared_registry
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
 
@@ -380,3 +381,54 @@ def test_types_of_json_schemas_are_those_that_connect_notes(bench: Bench) -> Non
     bench.execute("CREATE STREAM p WITH (kafka_topic='typed2', value_format='JSON_SR');")
     first, second = (bench.engine.metastore.source(one).columns for one in ("S", "P"))
     assert [str(one.kind) for one in first] == [str(one.kind) for one in second]
+
+
+def test_a_given_schema_spells_its_fields_and_fills_what_is_missing(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    fields = [
+        {"name": "vName", "type": "int"},
+        {"name": "more", "type": {"type": "record", "name": "More", "fields": [{"name": "inIt", "type": "int"}]}},
+        {"name": "extra", "type": "int", "default": 7},
+    ]
+    text = json.dumps({"type": "record", "name": "Given", "fields": fields})
+    made = registry.register("by-id-value", Schema(text, "AVRO"))
+    bench.execute(
+        "CREATE STREAM s (v INT, more STRUCT<init INT>) WITH (kafka_topic='s', value_format='JSON');"
+        f"CREATE STREAM o WITH (value_format='AVRO', value_schema_id={made.id}) AS SELECT v AS vname, more FROM s;"
+    )
+    written: list[bytes | None] = []
+    bench.pipe(CaseRecord("s", None, {"v": 1, "more": {"init": 2}}, 0))
+    written = [value for topic, _, value, _ in bench._written if topic == "O"]
+    found = Deserializer(registry).decode(written[0] or b"")
+    assert found == {"vName": 1, "more": {"inIt": 2}, "extra": 7}
+
+
+def test_a_full_name_is_that_of_the_schema_that_is_made(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    bench.execute(
+        "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON');"
+        "CREATE STREAM named_a WITH (value_format='AVRO', value_schema_full_name='my.own.Name') AS SELECT * FROM s;"
+        "CREATE STREAM named_p WITH (value_format='PROTOBUF', value_schema_full_name='Name') AS SELECT * FROM s;"
+    )
+    bench.pipe(CaseRecord("s", None, {"v": 1}, 0))
+    tree = json.loads(registry.latest("NAMED_A-value").schema.text)
+    assert (tree["namespace"], tree["name"]) == ("my.own", "Name")
+    assert "message Name {" in registry.latest("NAMED_P-value").schema.text
+    with pytest.raises(SqlError, match="is for AVRO and PROTOBUF"):
+        bench.execute(
+            "CREATE STREAM t (v INT) WITH (kafka_topic='t', value_format='JSON', value_schema_full_name='N');"
+        )
+
+
+def test_steps_between_register_nothing_under_the_subject_of_a_source(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    registry.register("own-key", Schema('"long"', "AVRO"))
+    bench.execute(
+        "CREATE STREAM l (k BIGINT, v INT) WITH (kafka_topic='l', value_format='JSON');"
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, w INT) "
+        "WITH (kafka_topic='own', key_format='AVRO', value_format='JSON');"
+        "CREATE STREAM o WITH (key_format='KAFKA') AS SELECT k, v, w FROM l LEFT JOIN t ON l.k = t.id;"
+    )
+    bench.pipe(CaseRecord("l", None, {"k": 1, "v": 2}, 0))
+    assert [one.value for one in bench.output()] == [{"V": 2, "W": None}]
+    assert registry.versions("own-key") == [1]

@@ -46,7 +46,8 @@ JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRIN
 def columns_from_registry(
     subject: str, settings: dict[str, Any], role: str, schema_id: Any = None, message: Any = None
 ) -> list[SourceColumn]:
-    """Of the schema with this id, or else of the subject's latest. `message` names one of a Protobuf schema's."""
+    """Of the schema with this id, with names as it has them, or else of the subject's latest. `message` names one of
+    a Protobuf schema's."""
     from barnabas.client.serdes import RegistryRefused, RegistryUnreachable, shared_registry
 
     url = settings.get("ksql.schema.registry.url")
@@ -67,7 +68,7 @@ def columns_from_registry(
         kind = protobuf_kind(schema, None if message is None else str(message))
     if kind.base != "STRUCT" or (role == "KEY" and schema.type != "PROTOBUF"):  # keys are not wrapped
         return [SourceColumn("ROWKEY" if role == "KEY" else "ROWVAL", kind, role)]
-    return [SourceColumn(name.upper(), one, role) for name, one in kind.fields]
+    return [SourceColumn(name if schema_id is not None else name.upper(), one, role) for name, one in kind.fields]
 
 
 def avro_kind(tree: Any, named: dict[str, Any]) -> SqlType:
