@@ -149,9 +149,11 @@ def json_keys(text: str) -> list[str] | None:
 
 @function("JSON_RECORDS", "STRING -> MAP<STRING,STRING>")
 def json_records(text: str) -> dict[str, str] | None:
-    """A JSON object as a map, each value as JSON."""
+    """A JSON object as a map, each value as JSON, texts as they are."""
     found = _lenient(text)
-    return {key: written(one) for key, one in found.items()} if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    return {key: one if isinstance(one, str) else written(one) for key, one in found.items()}
 
 
 @function("TO_JSON_STRING", "T -> STRING", nulls=True, typed=True)
