@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -87,8 +87,8 @@ def key_serde(codec: Codec) -> Serde[Any]:
 class ValueCoding:
     codec: Codec
 
-    def encode(self, values: Any) -> bytes | None:
-        return self.codec.encode(values)  # None is a value too: of one column that is null, and nothing around it
+    def encode(self, values: Any) -> bytes:
+        return cast("bytes", self.codec.encode(values))  # or None: one column that is null, and nothing around it
 
     def encode_all(self, rows: list[Any]) -> pa.Array:
         return pa.array(self.codec.encode_all(rows), pa.binary())

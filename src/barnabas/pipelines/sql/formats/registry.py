@@ -110,6 +110,7 @@ class RegistryCodec(Codec):
 
     def _made_serializer(self) -> Any:
         from barnabas.client.serdes import Schema, SerdeSettings, Serializer
+        from barnabas.client.serdes.protobuf import ProtobufCodec
 
         given = self.settings.get("SCHEMA_ID")
         settings = SerdeSettings(use_id=None if given is None else int(given), logical_types=False)
@@ -124,8 +125,9 @@ class RegistryCodec(Codec):
             self._spelled = partial(renamed, fields=fields)
         made = Serializer(self.registry, schema, settings, is_key=self.is_key, message=message)
         if given is not None and self.name == "PROTOBUF":
-            descriptor = made.prepared(self.topic).codec.descriptor
-            self._spelled = partial(renamed, fields={one.name.upper(): one.name for one in descriptor.fields})
+            codec = made.prepared(self.topic).codec
+            assert isinstance(codec, ProtobufCodec)
+            self._spelled = partial(renamed, fields={one.name.upper(): one.name for one in codec.descriptor.fields})
         return made
 
     def _made_deserializer(self) -> Any:

@@ -148,8 +148,9 @@ def distinct_calls(before: Relation, expressions: list[tree.Expression]) -> tupl
 def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[Compiled]]:
     columns = list(call.arguments)
     settings: list[Any] = []
-    if call.name == "TOPK" and columns and isinstance(columns[-1], tree.Literal):
-        settings.append(columns.pop().value)
+    if call.name == "TOPK" and columns and isinstance(last := columns[-1], tree.Literal):
+        settings.append(last.value)
+        columns.pop()
     elif call.name != "CORRELATION":
         for one in columns[1:]:
             if not isinstance(one, tree.Literal):
