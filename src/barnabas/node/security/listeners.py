@@ -35,9 +35,10 @@ def changed_stores_reader(config: BrokerConfig, changes: Mapping[str, str | None
     ]
     if not named:
         return None
-    from barnabas.node.security.tls import server_context, settings_of
+    from barnabas.node.security.tls import check_exchange, settings_of
 
-    properties = {**config.properties, **config.dynamic_default, **config.dynamic_broker}
+    before = {**config.properties, **config.dynamic_default, **config.dynamic_broker}
+    properties = dict(before)
     for key, text in changes.items():
         if text is None:
             properties.pop(key, None)
@@ -46,7 +47,7 @@ def changed_stores_reader(config: BrokerConfig, changes: Mapping[str, str | None
 
     def read() -> None:
         for name in named:
-            server_context(settings_of(properties, name), name)
+            check_exchange(settings_of(before, name), settings_of(properties, name), name)
 
     return read
 
