@@ -264,7 +264,7 @@ CLEAN = [
         both(remove("*.snapshot"), flip_in(15, 100)),
         bad=15,
         resumes=16,
-        said="{topic}-0: what a producer did at offset 15 is lost",
+        said="{topic}-0: could not read the producer's batch at offset 15; its sequence number is not known",
     ),
     Row("last snapshot garbage", write(f"{BATCHES:020d}.snapshot", b"garbage")),
     Row("epochs missing", remove("leader-epoch-checkpoint")),
