@@ -264,7 +264,7 @@ CLEAN = [
         both(remove("*.snapshot"), flip_in(15, 100)),
         bad=15,
         resumes=16,
-        said="{topic}-0: what a producer did at offset 15 is lost",
+        said="{topic}-0: could not read the producer's batch at offset 15; its sequence number is not known",
     ),
     Row("last snapshot garbage", write(f"{BATCHES:020d}.snapshot", b"garbage")),
     Row("epochs missing", remove("leader-epoch-checkpoint")),
@@ -272,7 +272,10 @@ CLEAN = [
     Row("partition.metadata empty", write("partition.metadata", b"")),
     Row("last log empty", write(f"{LAST:020d}.log", b""), end=LAST, said=LOST),
     Row(
-        "old log empty", write(f"{10:020d}.log", b""), gone=range(10, 20), said="{topic}-0: the segment at 10 is empty"
+        "old log empty",
+        write(f"{10:020d}.log", b""),
+        gone=range(10, 20),
+        said="{topic}-0: the segment at offset 10 is empty",
     ),
     Row("half a roll", half_roll, said=r"{topic}-0: the segment at offset 30 lacks an index; rebuilding it"),
     Row("half a swap", half_swap),

@@ -46,7 +46,7 @@ from barnabas.core.transactions.state import (
     Transaction,
     Transactions,
 )
-from barnabas.node.broker.coordinators.coordinator import Coordinator, kept
+from barnabas.node.broker.coordinators.coordinator import Coordinator, result_of
 from barnabas.node.broker.coordinators.shard import LedShard
 from barnabas.node.broker.transactions.marker_mail import MarkerMail
 from barnabas.node.broker.transactions.markers import write_marker
@@ -328,7 +328,7 @@ async def _is_kept(promise: Promise[None] | None) -> bool:
     if promise is None:
         return False
     try:
-        await kept(promise)
+        await result_of(promise)
     except KafkaError as error:
         return error.code in OVER
     return True

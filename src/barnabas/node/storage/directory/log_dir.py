@@ -197,7 +197,7 @@ class LogDir:
         os.unlink(path)
         fsync_path(self.path)
 
-    def miss_transaction_indexes(self) -> None:
+    def look_for_lost_transaction_indexes(self) -> None:
         """After a clean stop, once the logs are open: whether their transaction indexes are those that were left."""
         left, logs = self._left, self.all_logs()
         for log in logs:

@@ -42,7 +42,7 @@ class IndexRepair:
             if order.size <= HERE_BYTES:
                 self._sync(log.repair_index_now(damaged))
                 return None
-            task = asyncio.get_running_loop().create_task(self._mend(log, damaged, order))
+            task = asyncio.get_running_loop().create_task(self._repair(log, damaged, order))
             self._under_way[key] = task
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return task
@@ -55,7 +55,7 @@ class IndexRepair:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _mend(self, log: PartitionLog, damaged: DamagedIndex, order: Order) -> None:
+    async def _repair(self, log: PartitionLog, damaged: DamagedIndex, order: Order) -> None:
         segment, cuts = damaged.segment, damaged.segment.file.cuts
         async with self._one:
             found = await rebuild_in_child(order)

@@ -139,7 +139,7 @@ class Loading:
                 if time.monotonic() > self._turn_ends:
                     await asyncio.sleep(0)
                     self._turn_ends = time.monotonic() + TURN_S
-            directory.miss_transaction_indexes()
+            directory.look_for_lost_transaction_indexes()
             if stale:  # what is appended next must not seem to be on the disk already
                 await directory.write_checkpoints()
         except OSError as error:
