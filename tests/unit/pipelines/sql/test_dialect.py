@@ -10,6 +10,7 @@ import pytest
 from barnabas.client.serdes import Deserializer, Schema, shared_registry
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
+from barnabas.pipelines.streams.errors import RecordError
 
 ROOMS = "CREATE STREAM rooms (id INT KEY, floor INT, door STRUCT<width INT>) WITH (kafka_topic='rooms', format='JSON');"
 PAIRS = (
@@ -313,6 +314,8 @@ WINDOWED = (
         ("SELECT * FROM w JOIN y WITHIN 1 DAY ON w.id = y.v;", "repartitioning of windowed sources"),
         ("SELECT * FROM l JOIN l AS m WITHIN 1 DAY ON l.id = m.id;", "self joins"),
         ("SELECT l.id, a = NULL FROM l;", "IS NULL, or IS DISTINCT FROM"),
+        ("SELECT * FROM l LIMIT 3;", "LIMIT is for SELECT alone"),
+        ("SELECT * FROM l LIMIT -3;", "LIMIT is a number of rows"),
     ],
 )
 def test_a_query_is_refused(bench: Bench, statement: str, sentence: str) -> None:
@@ -432,3 +435,14 @@ def test_steps_between_register_nothing_under_the_subject_of_a_source(bench: Ben
     bench.pipe(CaseRecord("l", None, {"k": 1, "v": 2}, 0))
     assert [one.value for one in bench.output()] == [{"V": 2, "W": None}]
     assert registry.versions("own-key") == [1]
+
+
+def test_a_schema_of_another_kind_is_told(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    made = registry.register("other", Schema('"long"', "AVRO"))
+    bench.execute(
+        "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON');"
+        f"CREATE STREAM o WITH (value_format='JSON_SR', value_schema_id={made.id}) AS SELECT * FROM s;"
+    )
+    with pytest.raises(RecordError, match="is of type AVRO, and the format is JSON_SR"):
+        piped(bench, "s", (None, {"v": 1}))

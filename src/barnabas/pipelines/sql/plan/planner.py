@@ -67,6 +67,8 @@ def plan(
     """`finish` says where results go; without it they are rows of the topic `rows`. `persistent` names the target."""
     if query.as_of is not None:
         raise SqlError("AS OF is for pull queries of one table: SELECT ... FROM table AS OF '2026-01-01T00:00:00';")
+    if query.limit is not None and persistent is not None:
+        raise SqlError("LIMIT is for SELECT alone: a query that writes a stream or a table has no last row.")
     guarantee = EXACTLY_ONCE if exactly_once else "at_least_once"
     planning = Planning(metastore, Topology(name, processing_guarantee=guarantee), log_topic, name)
     flow = _sources(planning, query)
