@@ -212,8 +212,11 @@ def _partition(flow: Flow, query: tree.Query) -> Flow:
             raise SqlError("PARTITION BY NULL is for streams without a key: it can't be one of several.")
         check_key(kind, name)
     before = tuple(flow.key_kinds)
+    width, windowed = len(flow.relation.columns), flow.window is not None
+    in_key = len(before) + 2 * windowed
+    of_values = tuple(any(flow.relation.index(each) >= in_key for each in columns_in(one)) for one in by)
     keyed = flow.handle.select_key(
-        PartitionKey(columns, kinds=before, width=len(flow.relation.columns), windowed=flow.window is not None)
+        PartitionKey(columns, kinds=before, width=width, windowed=windowed, of_values=of_values)
     )
     handle = keyed.repartition(key=internal_key(tuple(kinds))) if by else keyed
     keys = tuple((one,) for one in by)
