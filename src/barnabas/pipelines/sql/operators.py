@@ -368,11 +368,14 @@ class PartitionKey(NewKey):
     kinds: tuple[SqlType, ...] = ()
     width: int = 0
     windowed: bool = False
+    of_values: tuple[bool, ...] = ()  # parts that look at the value: they are null where there is none
 
     def __call__(self, key: Any, row: Any) -> Any:
         if row is None:
             parts = () if key is None else WithKey(self.kinds, windowed=self.windowed)(key, ())
-            row = (*parts, *[None] * (self.width - len(parts)))
+            found = self.columns(key, (*parts, *[None] * (self.width - len(parts))))
+            values = [None if gone else one for one, gone in zip(found, self.of_values, strict=True)]
+            return None if values == [None] else key_of(values)
         return super().__call__(key, row)
 
 

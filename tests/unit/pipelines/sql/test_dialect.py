@@ -10,6 +10,7 @@ import pytest
 from barnabas.client.serdes import Deserializer, Schema, shared_registry
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
+from barnabas.pipelines.streams.errors import RecordError
 
 ROOMS = "CREATE STREAM rooms (id INT KEY, floor INT, door STRUCT<width INT>) WITH (kafka_topic='rooms', format='JSON');"
 PAIRS = (
@@ -66,9 +67,16 @@ def test_a_record_without_a_value_is_partitioned_by_what_its_key_has(bench: Benc
     ]
 
 
+def test_a_new_key_that_looks_at_a_value_is_null_where_there_is_none(bench: Bench) -> None:
+    bench.execute(f"{ROOMS} CREATE STREAM moved AS SELECT * FROM rooms PARTITION BY floor IS NULL, id + 1, 5;")
+    keys = [key for key, _ in piped(bench, "rooms", (7, {"floor": 1}), (7, None))]
+    assert [list(key.values()) for key in keys] == [[False, 8, 5], [None, 8, 5]]
+
+
 @pytest.mark.parametrize(
     ("by", "columns"),
     [
+        ("floor IS NULL", ["KSQL_COL_0 KEY", "FLOOR", "DOOR", "ID"]),
         ("floor", ["FLOOR KEY", "DOOR", "ID"]),
         ("ABS(floor)", ["KSQL_COL_0 KEY", "FLOOR", "DOOR", "ID"]),
         ("door->width", ["WIDTH KEY", "FLOOR", "DOOR", "ID"]),
@@ -179,6 +187,10 @@ def test_a_windowed_stream_keeps_its_bounds_in_its_key(bench: Bench) -> None:
         ("GEO_DISTANCE(1, 1, 1, 1, v)", "v STRING", None, 0.0),
         ("GREATEST(v, '2020-01-02')", "v DATE", 0, 18263),
         ("CAST(v AS STRING)", "v DOUBLE", 5e-324, "4.9E-324"),
+        ("PARSE_DATE(v, 'yyyy-MM-dd')", "v STRING", "2020-01-02 and more", 18263),
+        ("STRINGTOTIMESTAMP(v, 'yyyy-MM-dd HH:mm:ssX')", "v STRING", "1970-01-01 00:00:01z", 1000),
+        ("PARSE_TIMESTAMP(v, 'yyyy-MM-dd HH:mm zzz')", "v STRING", "2020-06-01 00:00 PST", 1590994800000),
+        ("EXTRACTJSONFIELD(v, '$.a')", "v STRING", '{"a": 1}}', "1"),
     ],
 )
 def test_an_expression_gives(bench: Bench, expression: str, columns: str, value: Any, wanted: Any) -> None:
@@ -313,6 +325,8 @@ WINDOWED = (
         ("SELECT * FROM w JOIN y WITHIN 1 DAY ON w.id = y.v;", "repartitioning of windowed sources"),
         ("SELECT * FROM l JOIN l AS m WITHIN 1 DAY ON l.id = m.id;", "self joins"),
         ("SELECT l.id, a = NULL FROM l;", "IS NULL, or IS DISTINCT FROM"),
+        ("SELECT * FROM l LIMIT 3;", "LIMIT is for SELECT alone"),
+        ("SELECT * FROM l LIMIT -3;", "LIMIT is a number of rows"),
     ],
 )
 def test_a_query_is_refused(bench: Bench, statement: str, sentence: str) -> None:
@@ -432,3 +446,14 @@ def test_steps_between_register_nothing_under_the_subject_of_a_source(bench: Ben
     bench.pipe(CaseRecord("l", None, {"k": 1, "v": 2}, 0))
     assert [one.value for one in bench.output()] == [{"V": 2, "W": None}]
     assert registry.versions("own-key") == [1]
+
+
+def test_a_schema_of_another_kind_is_told(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    made = registry.register("other", Schema('"long"', "AVRO"))
+    bench.execute(
+        "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON');"
+        f"CREATE STREAM o WITH (value_format='JSON_SR', value_schema_id={made.id}) AS SELECT * FROM s;"
+    )
+    with pytest.raises(RecordError, match="is of type AVRO, and the format is JSON_SR"):
+        piped(bench, "s", (None, {"v": 1}))

@@ -116,6 +116,8 @@ class RegistryCodec(Codec):
         settings = SerdeSettings(use_id=None if given is None else int(given), logical_types=False)
         schema = None if given is not None else Schema(self.schema_text(), KINDS[self.name])
         message = str(self.settings.get("SCHEMA_NAME", "")) if self.name == "PROTOBUF" else ""
+        if given is not None and (kind := self.registry.by_id(int(given)).schema.type) != KINDS[self.name]:
+            raise SerdeError(f"schema {given} is of type {kind}, and the format is {self.name}")
         if given is not None and self.name == "AVRO":
             found = json.loads(self.registry.by_id(int(given)).schema.text)
             self._spelled = partial(spelled_as, tree=found, named={})

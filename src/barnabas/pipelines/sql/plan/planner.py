@@ -67,6 +67,8 @@ def plan(
     """`finish` says where results go; without it they are rows of the topic `rows`. `persistent` names the target."""
     if query.as_of is not None:
         raise SqlError("AS OF is for pull queries of one table: SELECT ... FROM table AS OF '2026-01-01T00:00:00';")
+    if query.limit is not None and persistent is not None:
+        raise SqlError("LIMIT is for SELECT alone: a query that writes a stream or a table has no last row.")
     guarantee = EXACTLY_ONCE if exactly_once else "at_least_once"
     planning = Planning(metastore, Topology(name, processing_guarantee=guarantee), log_topic, name)
     flow = _sources(planning, query)
@@ -210,8 +212,11 @@ def _partition(flow: Flow, query: tree.Query) -> Flow:
             raise SqlError("PARTITION BY NULL is for streams without a key: it can't be one of several.")
         check_key(kind, name)
     before = tuple(flow.key_kinds)
+    width, windowed = len(flow.relation.columns), flow.window is not None
+    in_key = len(before) + 2 * windowed
+    of_values = tuple(any(flow.relation.index(each) >= in_key for each in columns_in(one)) for one in by)
     keyed = flow.handle.select_key(
-        PartitionKey(columns, kinds=before, width=len(flow.relation.columns), windowed=flow.window is not None)
+        PartitionKey(columns, kinds=before, width=width, windowed=windowed, of_values=of_values)
     )
     handle = keyed.repartition(key=internal_key(tuple(kinds))) if by else keyed
     keys = tuple((one,) for one in by)

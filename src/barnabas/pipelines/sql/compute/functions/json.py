@@ -21,13 +21,16 @@ class _Number(str):
 
 def read(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_Number, parse_constant=_refused)
+        return DECODER.raw_decode(text.lstrip())[0]  # as Java's reader, which does not look behind the value
     except (ValueError, RecursionError):
         raise EvaluationError("Invalid JSON") from None
 
 
 def _refused(word: str) -> Any:
     raise ValueError(word)
+
+
+DECODER = json.JSONDecoder(parse_float=_Number, parse_constant=_refused)
 
 
 def written(value: Any) -> str:
