@@ -92,6 +92,43 @@ def test_runs_that_are_broken_off_and_go_on_in_other_ways_give_every_record_once
     assert dict(last.store("counts").all()) == counts
 
 
+def test_a_topology_runs_on_by_itself_where_nothing_speaks_against_it(spark: Any, stage: Any, tmp_path: Path) -> None:
+    """The session has two cores, and one of them is left for others."""
+    read, written = stage.topic(), stage.topic()
+    runs: list[StreamsRun] = []
+
+    def started(name: str, guarantee: str = "exactly_once_v2", store: str | None = None, **more: Any) -> StreamsRun:
+        topology = Topology(name, processing_guarantee=guarantee)
+        topology.stream(read, value=STRING).group_by_key().count(store=store).to(written)
+        runs.append(topology.start(spark, bootstrap_servers=stage.servers, checkpoint=tmp_path / name, **more))
+        return runs[-1]
+
+    def has_run_on(run: StreamsRun) -> bool:
+        stage.write(read, ["x"], keys=["a"])
+        assert run._sink is not None
+        return bool(run._sink.ran_on().ends)
+
+    try:
+        for refused in (
+            started("asked", store="counts"),
+            started("slow", trigger={"processingTime": "1 second"}),
+            started("bounded", max_batch_records=10),
+            started("doubled", guarantee="at_least_once"),
+            started("never", run_on_ms=0),
+        ):
+            assert refused.run_on_ms == 0
+            refused.stop()
+        first = started("first")
+        assert first.run_on_ms == 1000
+        wait_until(lambda: has_run_on(first), limit_s=LIMIT_S)
+        assert started("second").run_on_ms == 0
+        first.stop()
+        assert started("third").run_on_ms == 1000
+    finally:
+        for run in runs:
+            run.stop()
+
+
 def test_steps_are_told_and_read_back() -> None:
     ranges = [OffsetRange(("t", 0), 5, 5, "id"), OffsetRange(("t", 1), 7, 7, "id")]
     steps = Steps.at(ranges)
