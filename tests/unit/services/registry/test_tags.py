@@ -73,7 +73,7 @@ def test_a_record_is_found_by_its_bare_name() -> None:
     ("kind", "text"), [("AVRO", PERSON), ("JSON", ORDER), ("PROTOBUF", "message A {}"), ("AVRO", "{")]
 )
 def test_a_path_that_leads_nowhere_is_told(kind: str, text: str) -> None:
-    with pytest.raises(RegistryError, match="No matching path .* found in the schema") as told:
+    with pytest.raises(RegistryError, match=r"No matching path .* found in the schema") as told:
         with_tags(kind, text, {Entity("does.not.exist", FIELD): ["PII"]}, {})
     assert told.value.code == 42201
 
