@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.services.registry.entities import MalformedBody, Tree
 from barnabas.services.registry.errors import invalid_schema
@@ -53,7 +53,7 @@ def tags_from(value: object, name: str) -> Tags:
     return tags
 
 
-def _list(value: object, name: str) -> list[Tree]:
+def _list(value: object, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise MalformedBody(f"{name} is not a list")
     return value
