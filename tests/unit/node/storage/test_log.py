@@ -544,6 +544,24 @@ def test_a_flush_leaves_it_to_its_thread_to_open_files(
     assert log.recovery_point == 30
 
 
+def test_the_files_of_segments_that_nobody_has_read_are_named_without_a_look_at_the_disk(
+    create: Create, batch: Build, reopen: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention of a log with thousands of segments names all their files on the event loop."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(4):
+        append(log, batch(10))
+    log.close(clean=True)
+    again = reopen(clean=True, recovery_point=40, segment_bytes=len(batch(10)))
+    segments = again.give_up_segments(20)
+    with monkeypatch.context() as watched:
+        for call in ("stat", "open"):
+            watched.setattr(os, call, lambda *args, call=call, **options: pytest.fail(f"{call} of {args}"))
+        names = [new for segment in segments for _, new in segment.mark_deleted(may_repeat=False)]
+    assert names == [f"{base:020d}{suffix}.deleted" for base in (0, 10) for suffix in (".log", ".index", ".timeindex")]
+    again.close(clean=False)
+
+
 def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(create: Create, batch: Build) -> None:
     log = create(segment_bytes=len(batch(10)))
     for _ in range(5):
