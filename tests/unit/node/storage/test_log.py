@@ -20,6 +20,7 @@ from barnabas.node.storage.segment import segment as segment_module
 from barnabas.node.storage.segment.segments import NotFoundYet
 from barnabas.wire.batch import BatchHeader, Record, build_batch, decode_records, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.log_reading import iterate, max_timestamp, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 Create = Callable[..., PartitionLog]
@@ -156,10 +157,10 @@ def check_against(log: PartitionLog, naive: list[BatchHeader], random_source: ra
     records = [(h.base_timestamp + i, h.base_offset + i) for h in naive for i in range(h.records_count)]
     for timestamp in {random_source.choice(records)[0] + step for step in (0, 1)}:
         expected_record = next((r for r in records if r[0] >= timestamp), None)
-        found_record = log.offset_for_timestamp(timestamp)
+        found_record = offset_for_timestamp(log, timestamp)
         assert (found_record and tuple(found_record[:2])) == expected_record
     greatest = max(record[0] for record in records)
-    found_max = log.max_timestamp()
+    found_max = max_timestamp(log)
     assert found_max is not None
     assert found_max[:2] == next(r for r in records if r[0] == greatest)
 
@@ -322,14 +323,14 @@ def test_offsets_by_time_carry_epoch_and_the_record_s_own_timestamp(create: Crea
         log.append(
             build_batch([Record(j, at, b"k", b"v") for j, at in enumerate(stamps)]), leader_epoch=i, now_ms=NOW_MS
         )
-    assert log.offset_for_timestamp(0) == (10, 0, 0)
-    assert log.offset_for_timestamp(15) == (30, 1, 0)
-    assert log.offset_for_timestamp(31) == (40, 3, 1)
-    assert log.offset_for_timestamp(41) is None
-    assert log.max_timestamp() == (40, 3, 1)
+    assert offset_for_timestamp(log, 0) == (10, 0, 0)
+    assert offset_for_timestamp(log, 15) == (30, 1, 0)
+    assert offset_for_timestamp(log, 31) == (40, 3, 1)
+    assert offset_for_timestamp(log, 41) is None
+    assert max_timestamp(log) == (40, 3, 1)
     assert log.latest() == (-1, 6, 2)
     log.advance_log_start_offset(2)
-    assert log.offset_for_timestamp(5) == (20, 2, 0)
+    assert offset_for_timestamp(log, 5) == (20, 2, 0)
 
 
 def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
@@ -352,8 +353,8 @@ def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
 
 def test_an_empty_log_has_no_offsets_by_time(create: Create) -> None:
     log = create()
-    assert log.max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert max_timestamp(log) is None
+    assert offset_for_timestamp(log, 0) is None
     assert log.earliest() == (-1, 0, -1)
     assert log.latest() == (-1, 0, -1)
 
@@ -363,8 +364,8 @@ def test_log_append_time_is_the_log_s_clock(create: Create, batch: Build) -> Non
     result = log.append(bytes(batch(3, timestamp=5)), leader_epoch=0, now_ms=NOW_MS + 7)
     assert result.log_append_time_ms == NOW_MS + 7
     assert {record.timestamp for record in decode_records(log.read(0, 1))} == {NOW_MS + 7}
-    assert log.max_timestamp() == (NOW_MS + 7, 0, 0)
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 7, 0, 0)
+    assert max_timestamp(log) == (NOW_MS + 7, 0, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS + 7, 0, 0)
 
 
 def test_a_clean_close_and_open_change_nothing(create: Create, reopen: Create, batch: Build, directory: Path) -> None:
@@ -478,8 +479,8 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
     log = create(segment_bytes=3 * len(batch(10)))
     for _ in range(10):
         append(log, batch(10))
-    assert [read_header(each).base_offset for each in log.iterate(35)] == [30, 40, 50, 60, 70, 80, 90]
-    assert len(list(log.iterate())) == 10
+    assert [read_header(each).base_offset for each in iterate(log, 35)] == [30, 40, 50, 60, 70, 80, 90]
+    assert len(list(iterate(log))) == 10
 
 
 def synced_names(log: PartitionLog) -> set[str]:
