@@ -422,7 +422,7 @@ class _Membership(threading.Thread):
         )
         answer: Any = self._cluster.ask_coordinator("group", self._group_id, request)
         code = known_code(answer.error_code)
-        if code in REJOIN:
+        if code in REJOIN and self._epoch != 0:
             self._epoch, self.assigned = 0, ()
             return 0.0
         if code in NOT_YET:

@@ -264,7 +264,7 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
         return
     live = set(cluster.metadata([]).brokers) if reports else set()
     for topic in topics:
-        own = [config for config in configs[topic.name] if not config.is_default]
+        own = _own(configs[topic.name])
         if not reports and ("topics-with-overrides" not in parsed or own):
             _print_topic(topic, own, moving)
         if "topics-with-overrides" in parsed:
@@ -322,6 +322,14 @@ def _reported(
     if report == "under-min-isr-partitions":
         return partition.leader < 0 or len(partition.isr) < least
     return len(partition.isr) == least
+
+
+def _own(configs: list[Config]) -> list[Config]:
+    """What is not the default, in the order of Kafka's tool: that of a Java hash map of all."""
+    from barnabas.core.groups.java_order import java_ordered
+
+    by_name = {config.name: config for config in configs}
+    return [by_name[name] for name in java_ordered(by_name) if not by_name[name].is_default]
 
 
 def _print_topic(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from barnabas.core.metadata.records import MetadataError, UnsupportedMetadata, decode_record, encode_record
+from barnabas.core.metadata.records import (
+    MetadataError,
+    UnsupportedMetadata,
+    decode_plain_records,
+    decode_record,
+    encode_record,
+)
 from barnabas.core.raft.records import InvalidBatch, decode_control_record
 from barnabas.wire import batch as wire
 from barnabas.wire.errors import KafkaError
@@ -78,7 +84,7 @@ def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> MetadataBa
         raise MetadataError(f"the batch at offset {header.base_offset} cannot be read: {error.message}") from error
     try:
         if values is not None:
-            records = [decode_record(value) for value in values]
+            records = decode_plain_records(values)
         else:
             records = [_control(each) if header.is_control else decode_record(each.value) for each in framed]
     except UnsupportedMetadata as error:

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 LOG_DIRECTORY_NAME = "__cluster_metadata-0"
 EPOCH_MAX = 2**31 - 1
+LARGE_IMAGE_OBJECTS = 50_000
 _INDEX_ENTRY = struct.Struct(">ii")
 
 
@@ -122,12 +123,18 @@ def load_metadata(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """An image of a million records has no garbage in it, and looking for some again and again takes a third longer."""
+    """An image of a million records has no garbage in it, and looking for some again and again takes a third longer.
+
+    Nor is a large one looked through afterwards.
+    """
     was_enabled = gc.isenabled()
+    before = gc.get_count()[0]
     gc.disable()
     try:
         yield
     finally:
+        if gc.get_count()[0] - before > LARGE_IMAGE_OBJECTS:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 

@@ -90,6 +90,22 @@ def test_what_is_fetched_beyond_the_eager_bytes_stays_in_the_file(create: Create
     assert log.fetch(6, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0) == b""
 
 
+def test_what_is_still_being_sent_does_not_change_when_the_log_is_truncated(create: Create, batch: Build) -> None:
+    log = create()
+    for _ in range(3):
+        append(log, batch(2))
+    being_sent = log.fetch(0, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0)
+    committed = log.fetch(0, 1 << 20, upper_bound_offset=4, min_one_batch=True, eager_bytes=0)
+    assert isinstance(being_sent, FileRange)
+    assert isinstance(committed, FileRange)
+    kept = log.read(0, 1 << 20, upper_bound_offset=4)
+    log.truncate_to(4)
+    append(log, batch(2, value=b"another"))
+    assert committed.read(0, len(committed)) == kept
+    with pytest.raises(OSError, match="truncated meanwhile"):
+        being_sent.read(0, len(being_sent))
+
+
 def test_nothing_at_or_past_the_upper_bound_is_read(create: Create, batch: Build) -> None:
     log = create()
     for _ in range(4):

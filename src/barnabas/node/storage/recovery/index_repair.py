@@ -56,10 +56,10 @@ class IndexRepair:
             await asyncio.wait(tasks)
 
     async def _repair(self, log: PartitionLog, damaged: DamagedIndex, order: Order) -> None:
-        segment, cuts = damaged.segment, damaged.segment.cuts
+        segment, cuts = damaged.segment, damaged.segment.file.cuts
         async with self._one:
             found = await rebuild_in_child(order)
-        if log.offline or segment.cuts != cuts or segment not in log.segments:
+        if log.offline or segment.file.cuts != cuts or segment not in log.segments:
             return
         try:
             if found is None:
