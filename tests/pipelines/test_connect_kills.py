@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.cluster import Cluster
+from barnabas.client.settings import ClientSettings
+from barnabas.client.transactions import list_transactions
 from barnabas.testing import Node
 from tests.pipelines.kill_stage import descendants, kill, parent
 from tests.support.databases import DatabaseUnavailable, Postgres
@@ -86,6 +89,20 @@ class Bank:
     def copied(self) -> Counter[str]:
         (there,) = self.postgres.execute("select to_regclass('copies')")[0]
         return Counter(row[0] for row in self.postgres.execute("select id from copies")) if there else Counter()
+
+    def told(self) -> str:
+        """What is to be known of connectors that do not go on."""
+        found = [self.worker.call("GET", f"/connectors/{name}/{what}")[1]
+                 for name in ("bank", "copies") for what in ("status", "offsets", "logs")]  # fmt: skip
+        for statement in ("select * from pg_replication_slots", "select * from pg_stat_activity where pid is not null",
+                          f"select count(*) from copies, (select {self.rows}) rows"):  # fmt: skip
+            found.append(self.postgres.execute(statement))
+        settings = ClientSettings.from_properties({}, bootstrap_servers=self._servers)
+        with Cluster(settings) as cluster:
+            for isolation in ("read_committed", "read_uncommitted"):
+                found.append(cluster.list_offsets({("bank_transactions", 0): -1}, isolation=isolation))
+            found.append(list_transactions(cluster))
+        return "\n".join(map(str, found))
 
     def kill_python_worker(self) -> None:
         """One of the processes that run tasks: the children of those that were forked for tasks."""
@@ -157,6 +174,9 @@ def test_every_row_arrives_once_whoever_is_killed(tmp_path: Path) -> None:
             assert found == wanted, "in the order of the commits"
             assert bank.copied() == Counter(wanted), "in the table, each once"
             print(f"{bank.rows} rows, {KILLS} kills")
+        except AssertionError:
+            print(bank.told())
+            raise
         finally:
             bank.worker.process.terminate()
             bank.worker.process.wait()

@@ -20,6 +20,7 @@ from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, decode_records, read_header
 from barnabas.wire.compression import Compression
@@ -57,7 +58,7 @@ def our_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Several segments, every codec, an idempotent producer, an aborted and a committed transaction."""
     directory = tmp_path_factory.mktemp("ours") / "orders-0"
     now_ms = int(time.time() * 1000)
-    log = PartitionLog.create(directory, "orders", 0, LogConfig(segment_bytes=60_000), now_ms=now_ms)
+    log = create_log(directory, "orders", 0, LogConfig(segment_bytes=60_000), now_ms=now_ms)
     for i in range(300):
         headers = (("trace", b"%d" % i), ("empty", None))
         records = [

@@ -10,7 +10,7 @@ from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.cursor import Cursor
 from barnabas.pipelines.sql.language.queries import duration
 from barnabas.pipelines.sql.metastore import HEADERS, KEY, VALUE, DataSource, FormatInfo, SourceColumn, WindowInfo
-from barnabas.pipelines.sql.relations import PSEUDO, WINDOWEND, WINDOWSTART
+from barnabas.pipelines.sql.relations import PSEUDO, WINDOWEND, WINDOWSTART, check_key
 from barnabas.pipelines.sql.types import BYTES, STRING, array, struct
 
 PROPERTIES = {
@@ -36,6 +36,7 @@ PROPERTIES = {
     "CLEANUP_POLICY",
     "SOURCED_BY_CONNECTOR",
 }
+WRAPS, WRAPPING = "ksql.persistence.wrap.single.values", ("JSON", "AVRO", "JSON_SR")
 ALL_HEADERS = array(struct(("KEY", STRING), ("VALUE", BYTES)))
 Settings = dict[str, Any]
 
@@ -67,12 +68,30 @@ def format_info(
     if what == "VALUE" and (wrap := properties.get("WRAP_SINGLE_VALUE")) is not None:
         if len(columns) != 1:
             raise SqlError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
-        given["WRAP_SINGLE_VALUE"] = wrap if isinstance(wrap, bool) else str(wrap).lower() == "true"
+        wraps = wrap if isinstance(wrap, bool) else str(wrap).lower() == "true"
+        if upper not in WRAPPING and wraps != upper.startswith("PROTOBUF"):
+            raise SqlError(f"Format '{upper}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wraps).lower()}'.")
+        given["WRAP_SINGLE_VALUE"] = wraps
+    elif what == "VALUE" and len(columns) == 1 and upper in WRAPPING and WRAPS in settings:
+        given["WRAP_SINGLE_VALUE"] = str(settings[WRAPS]).lower() == "true"
     if upper in REGISTRY_FORMATS:
         given["REGISTRY"] = settings.get("ksql.schema.registry.url")
         if (schema_id := properties.get(f"{what}_SCHEMA_ID")) is not None:
             given["SCHEMA_ID"] = int(schema_id)
+    if (full_name := full_schema_name(properties, what)) is not None:
+        if upper not in ("AVRO", "PROTOBUF"):
+            raise SqlError(f"{what}_SCHEMA_FULL_NAME is for AVRO and PROTOBUF, and {what}_FORMAT is {upper}.")
+        if not full_name.strip():
+            raise SqlError(f"{what}_SCHEMA_FULL_NAME cannot be empty.")
+        given["SCHEMA_NAME"] = full_name
     return FormatInfo(upper, tuple(given.items()))
+
+
+def full_schema_name(properties: Settings, what: str) -> str | None:
+    found = properties.get(f"{what}_SCHEMA_FULL_NAME")
+    if found is None and what == "VALUE":
+        found = properties.get("VALUE_AVRO_SCHEMA_FULL_NAME")
+    return None if found is None else str(found)
 
 
 def window_info(properties: Settings) -> WindowInfo | None:
@@ -112,11 +131,6 @@ def columns_of(statement: tree.CreateSource) -> list[SourceColumn]:
         if role == HEADERS and one.header is None and one.kind != ALL_HEADERS:
             raise SqlError(f"Invalid type for HEADERS column: expected {ALL_HEADERS}, got {one.kind}")
         found.append(SourceColumn(one.name, one.kind, role, one.header))
-    if statement.table and found and not any(one.role == KEY for one in found):
-        raise SqlError(
-            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY in the statement, eg "
-            f"CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...)."
-        )
     order = {KEY: 0, VALUE: 1, HEADERS: 2}
     return sorted(found, key=lambda one: order[one.role])
 
@@ -137,11 +151,20 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
         )
     default_key = str(settings.get("ksql.persistence.default.format.key", "KAFKA"))
     key_format = str(properties.get("KEY_FORMAT") or default_key)
-    if not values and (not columns or str(value_format).upper() in REGISTRY_FORMATS):
-        keys, values = inferred(statement, keys, str(topic), (key_format, str(value_format)), properties, settings)
-        columns = [*keys, *values, *(one for one in columns if one.role == HEADERS)]
+    keys, values = inferred((keys, values), str(topic), (key_format, str(value_format)), properties, settings)
+    columns = [*keys, *values, *(one for one in columns if one.role == HEADERS)]
+    if statement.table and columns and not keys:
+        raise SqlError(
+            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY in the statement, eg "
+            f"CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...)."
+        )
+    for one in keys:
+        check_key(one.kind, one.name)
     if not columns:
         raise SqlError("The statement does not define any columns.")
+    windowed = window_info(properties)
+    if windowed is not None and not keys:
+        raise SqlError("Windowed sources require a key column.")
     timestamp = properties.get("TIMESTAMP")
     if timestamp is not None:
         timestamp = named_column(str(timestamp), columns)
@@ -150,9 +173,9 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
         statement.table,
         tuple(columns),
         str(topic),
-        format_info(key_format if keys else "NONE", keys, properties, settings, "KEY"),
+        format_info(key_format, keys, properties, settings, "KEY"),
         format_info(str(value_format), values, properties, settings, "VALUE"),
-        window_info(properties),
+        windowed,
         timestamp,
         properties.get("TIMESTAMP_FORMAT"),
         statement.text,
@@ -164,26 +187,28 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
 
 
 def inferred(
-    statement: tree.CreateSource,
-    keys: list[SourceColumn],
+    given: tuple[list[SourceColumn], list[SourceColumn]],
     topic: str,
     formats: tuple[str, str],
     properties: Settings,
     settings: Settings,
 ) -> tuple[list[SourceColumn], list[SourceColumn]]:
-    """Columns of the value, and of the key if there are none, from the schemas of a registry."""
-    key_format, value_format = formats
-    if value_format.upper() not in REGISTRY_FORMATS:
-        raise SqlError(
-            "No columns supplied: the statement must define them, as the format has no schemas to infer from."
-        )
+    """Columns of the key and of the value: those that the statement does not name are taken from the schemas of a
+    registry, where the format has some."""
     from barnabas.pipelines.sql.formats.inference import columns_from_registry
 
-    if not keys and key_format.upper() in REGISTRY_FORMATS:
-        keys = columns_from_registry(f"{topic}-key", settings, KEY, properties.get("KEY_SCHEMA_ID"))
-    elif not keys and statement.table:
-        raise SqlError(f"Tables require a PRIMARY KEY: CREATE TABLE {statement.name} (MY_KEY STRING PRIMARY KEY, ...).")
-    return keys, columns_from_registry(f"{topic}-value", settings, VALUE, properties.get("VALUE_SCHEMA_ID"))
+    found: list[list[SourceColumn]] = []
+    for what, columns, name in zip((KEY, VALUE), given, formats, strict=True):
+        schema_id, message = properties.get(f"{what}_SCHEMA_ID"), full_schema_name(properties, what)
+        if schema_id is not None and name.upper() not in REGISTRY_FORMATS:
+            raise SqlError(f"{what}_SCHEMA_ID is for formats with a registry, and {what}_FORMAT is {name.upper()}.")
+        if not columns and name.upper() in REGISTRY_FORMATS:
+            columns = columns_from_registry(f"{topic}-{what.lower()}", settings, what, schema_id, message)
+        found.append(columns)
+    keys, values = found
+    if not keys and not values and formats[1].upper() not in REGISTRY_FORMATS:
+        raise SqlError("The statement does not define any columns, and its formats have no schemas to take them from.")
+    return keys, values
 
 
 def spelled_out(statement: tree.CreateSource, source: DataSource) -> str:

@@ -91,6 +91,11 @@ class Engine:
         known = self.metastore.sources.get(statement.name)
         if known is not None and statement.if_not_exists:
             return Change(already(statement, known))
+        if statement.or_replace and (statement.read_only or (known is not None and known.read_only)):
+            kind = kind_of(statement)
+            raise SqlError(
+                f"Cannot add {kind} '{statement.name}': CREATE OR REPLACE is not supported on source {kind}s."
+            )
         source = defined(statement, settings)
         if known is not None and statement.or_replace:
             check_replaceable(known, source)
@@ -178,6 +183,8 @@ class Engine:
 
     def _drop(self, statement: tree.DropSource) -> Change:
         known = self.metastore.sources.get(statement.name)
+        if known is not None and known.read_only and statement.delete_topic:
+            raise SqlError(f"Cannot delete topic for read-only source: {known.name}")
         kind = "Table" if statement.table else "Stream"
         if known is None:
             if statement.if_exists:
@@ -204,6 +211,11 @@ class Engine:
 
     def _alter(self, statement: tree.AlterSource) -> Change:
         source = self.metastore.source(statement.name)
+        if source.read_only:
+            raise SqlError(
+                f"Cannot alter {source.kind.lower()} '{source.name}': ALTER is not supported on source "
+                f"{source.kind.lower()}s."
+            )
         if source.query_id is not None:
             raise SqlError(f"ALTER command is not supported for CREATE ... AS statements: {source.name} is one.")
         self.metastore.alter(statement.name, [SourceColumn(one.name, one.kind) for one in statement.columns])

@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,12 @@ RECORD_BYTES_MAX = 10_000  # of a record that can't be read, in the processing l
 
 def thawed(value: Any, kind: SqlType) -> Any:
     """A part of a key as a column has it."""
-    if isinstance(value, tuple):
-        return list(value) if kind.base == "ARRAY" else dict(value)
-    return value
+    if not isinstance(value, tuple):
+        return value
+    if kind.base == "ARRAY" and kind.element is not None:
+        return [thawed(one, kind.element) for one in value]
+    kinds = dict(kind.fields)
+    return {name: thawed(one, kinds[name]) if name in kinds else one for name, one in value}
 
 
 def key_of(values: Sequence[Any]) -> Any:
@@ -85,7 +88,7 @@ class ValueCoding:
     codec: Codec
 
     def encode(self, values: Any) -> bytes:
-        return self.codec.encode(values) or b""
+        return cast("bytes", self.codec.encode(values))  # or None: one column that is null, and nothing around it
 
     def encode_all(self, rows: list[Any]) -> pa.Array:
         return pa.array(self.codec.encode_all(rows), pa.binary())
@@ -198,13 +201,10 @@ class ReadSource(Branch):
         object_key = None if key is None else key_of(keys)
         if bounds:
             object_key = Windowed(object_key, *bounds)
-        if value is None:
-            if self.value_codec.columns and not self.table:
-                return None
-            if self.table:
-                return None if key is None else (object_key, None, time)
         if self.table and key is None:
             return None
+        if value is None and (self.table or self.value_codec.columns):
+            return object_key, None, time  # of a stream too: a record without a value goes on as one
         values = () if value is None else self.value_codec.decode(value)
         if self.time_at is not None:
             time = self.own_time((*keys, *values)[self.time_at])
@@ -229,8 +229,12 @@ class ReadSource(Branch):
         if value is None:
             raise SerdeError("the column of the TIMESTAMP property is null")
         if isinstance(value, str):
-            return dates.ms_of(dates.parse_moment(value, self.time_format or "yyyy-MM-dd'T'HH:mm:ss.SSS"))
-        return int(value)
+            found = dates.ms_of(dates.parse_moment(value, self.time_format or "yyyy-MM-dd'T'HH:mm:ss.SSS"))
+        else:
+            found = int(value)
+        if found < 0:
+            raise SerdeError(f"the time of a record can't be negative: {found}")
+        return found
 
     def header_values(self, given: tuple[tuple[str, bytes | None], ...]) -> list[Any]:
         found: list[Any] = []
@@ -272,7 +276,8 @@ class EveryChange(Operator):
 
 @dataclass
 class OwnTime(Operator):
-    """The time of a result is that of one of its columns: WITH (TIMESTAMP='column')."""
+    """The time of a result is that of one of its columns: WITH (TIMESTAMP='column'). One without a time is left out,
+    as a record of a source would be."""
 
     column: int
     pattern: str | None = None
@@ -281,26 +286,33 @@ class OwnTime(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
         reader = ReadSource(time_format=self.pattern)
-        times = np.array(
-            [
-                time if value is None or value[self.column] is None else reader.own_time(value[self.column])
-                for value, time in zip(rows.values, rows.times.tolist(), strict=True)
-            ],
-            np.int64,
-        )
-        return Rows(rows.keys, rows.values, times, rows.ranks, olds=rows.olds)
+        times: list[int] = []
+        left: list[int] = []
+        for at, (value, time) in enumerate(zip(rows.values, rows.times.tolist(), strict=True)):
+            try:
+                own = time if value is None else reader.own_time(value[self.column])
+            except (SerdeError, EvaluationError):
+                continue
+            times.append(own)
+            left.append(at)
+        if len(left) < len(rows):
+            rows = rows.take(left)
+        return Rows(rows.keys, rows.values, np.array(times, np.int64), rows.ranks, olds=rows.olds)
 
 
 @dataclass
 class Condition(OfRows):
-    """WHERE and HAVING: what is null or can't be computed does not hold."""
+    """WHERE and HAVING: what is null or can't be computed does not hold, nor does anything of a record without a
+    value."""
 
     test: Compiled
 
     def all(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        return self.test.all(values)
+        return list(map(self, keys, values)) if None in values else self.test.all(values)
 
     def __call__(self, key: Any, row: Any) -> bool:
+        if row is None:
+            return False
         try:
             test = self.test
             return bool((test._call or test.call)(row))
@@ -348,6 +360,26 @@ class NewKey:
 
 
 @dataclass
+class PartitionKey(NewKey):
+    """PARTITION BY: a key of several parts may have nulls, and a record without a value has its old key's columns,
+    which stand first in `width`."""
+
+    all_or_none: bool = False
+    kinds: tuple[SqlType, ...] = ()
+    width: int = 0
+    windowed: bool = False
+    of_values: tuple[bool, ...] = ()  # parts that look at the value: they are null where there is none
+
+    def __call__(self, key: Any, row: Any) -> Any:
+        if row is None:
+            parts = () if key is None else WithKey(self.kinds, windowed=self.windowed)(key, ())
+            found = self.columns(key, (*parts, *[None] * (self.width - len(parts))))
+            values = [None if gone else one for one, gone in zip(found, self.of_values, strict=True)]
+            return None if values == [None] else key_of(values)
+        return super().__call__(key, row)
+
+
+@dataclass
 class Exploded:
     """Rows of table functions: several side by side, the shorter ones filled with nulls."""
 
@@ -357,6 +389,8 @@ class Exploded:
     def __call__(self, key: Any, row: Any) -> list[tuple[Any, ...]]:
         from barnabas.pipelines.sql.compute.aggregates import TABLE_FUNCTIONS
 
+        if row is None:
+            return []
         found: list[list[Any]] = []
         for one, name in zip(self.arguments, self.functions, strict=True):
             values = safely(one, row)

@@ -41,6 +41,9 @@ class Relation:
     keys: tuple[tuple[tree.Expression, ...], ...] = ()
     functions: Any = None  # CREATE FUNCTION's
     sources: int = 1
+    same_as_key: tuple[tree.Expression, ...] = ()  # what else always equals the only key, but can't stand for it
+    only_shown: tuple[tree.Expression, ...] = ()  # keys that are null where the other side of a join is missing
+    key_names: tuple[str, ...] = ()  # of keys that PARTITION BY computes, in a star
 
     def index(self, column: tree.Column) -> int:
         found = [
@@ -97,11 +100,34 @@ class Relation:
         found: tree.Expression = rewritten(expression, resolved)
         return found
 
-    def star(self, source: str | None = None) -> list[RelationColumn]:
+    def star(self, source: str | None = None) -> list[tuple[str, tree.Expression]]:
+        """Names and expressions. Behind PARTITION BY the new key comes first, and what was the key last."""
         found = [one for one in self.columns if not one.pseudo and source in (None, one.source)]
         if source is not None and not found:
             raise SqlError(f"'{source}' is not a valid stream/table name or alias.")
-        return found
+        if self.key_names:
+            sources = list(dict.fromkeys(one.source for one in found))
+            found = sorted(found, key=lambda one: (sources.index(one.source), one.key))
+        named: list[tuple[str, tree.Expression]] = []
+        for one in found:
+            prefix = f"{one.source}_" if self.sources > 1 and one.source else ""
+            named.append((prefix + one.name, tree.Column(one.name, one.source)))
+        keys = [(one, key[0]) for one, key in zip(self.key_names, self.keys, strict=False)]
+        if source is not None:
+            keys = [(name, one) for name, one in keys if isinstance(one, tree.Column) and one.source == source]
+        first = [next((each for each in named if each[1] == key), (name, key)) for name, key in keys]
+        return [*first, *(one for one in named if one[1] not in [key for _, key in first])]
+
+
+def check_key(kind: SqlType, name: str) -> None:
+    """Entries of a map have no order, so equal maps may be unequal bytes."""
+    if holds_map(kind):
+        raise SqlError(f"A key can't be a MAP, nor hold one: `{name}` is {kind}.")
+
+
+def holds_map(kind: SqlType) -> bool:
+    inner = [kind.element] if kind.element is not None else [one for _, one in kind.fields]
+    return kind.base == "MAP" or any(map(holds_map, inner))
 
 
 def relation_of(source: DataSource, alias: str, functions: Any) -> Relation:

@@ -128,7 +128,7 @@ class StreamsRun:
 _running: WeakSet[StreamsRun] = WeakSet()
 
 
-def started(
+def start_run(
     topology: Topology,
     spark: SparkSession,
     *,

@@ -163,9 +163,9 @@ class Topology:
         meanwhile. It is for topologies that read one topic exactly once and repartition nothing. Without a number it is
         a second where nothing speaks against it (docs/streams.md); 0 is never.
         `barnabas pipeline run` knows the brokers and a checkpoint where they are not given."""
-        from barnabas.pipelines.streams.run import started
+        from barnabas.pipelines.streams.run import start_run
 
-        return started(
+        return start_run(
             self,
             spark,
             bootstrap_servers=bootstrap_servers,

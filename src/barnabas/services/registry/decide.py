@@ -46,7 +46,7 @@ READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 
 
 @dataclass(slots=True)
-class Decision:
+class RegistryDecision:
     records: list[Record] = field(default_factory=list)
     answer: Any = None
     schema: StoredSchema | None = None  # the one that is registered
@@ -85,7 +85,7 @@ def register(
     subject: str,
     request: SchemaRequest,
     normalize: bool,
-) -> Decision:
+) -> RegistryDecision:
     _check_register_mode(state, subject, request.id)
     mode = state.mode_in_scope(subject)
     config = state.config_in_scope(subject)
@@ -104,10 +104,10 @@ def register(
     if known_id is not None and request.id in (-1, known_id):
         same = next((each for each in living if each.id == known_id), None)
         if request.version == 0 and same is not None:
-            return Decision(answer=same, schema=same)
+            return RegistryDecision(answer=same, schema=same)
         schema_id = known_id
     if request.version == 0 and (same := find_equivalent(library, parsed, request, living, schema_id)) is not None:
-        return Decision(answer=same, schema=same)
+        return RegistryDecision(answer=same, schema=same)
     if mode != "IMPORT":
         check_compatible(library, rules, config, subject, parsed, request, living)
     if request.version > 0 and request.version != new_version and mode != "IMPORT":
@@ -129,7 +129,7 @@ def register(
         metadata=request.metadata,
         rule_set=request.rule_set,
     )
-    return Decision(_registration(state, schema, versions), schema, schema)
+    return RegistryDecision(_registration(state, schema, versions), schema, schema)
 
 
 def _registration(state: State, schema: StoredSchema, versions: list[StoredSchema]) -> list[Record]:
@@ -262,7 +262,7 @@ def _check_id_free(state: State, context: str, schema_id: int, guid: str) -> Non
         raise errors.not_permitted(f"Overwrite new schema with id {schema_id} in context {shown} is not permitted.")
 
 
-def delete_version(state: State, subject: str, version: int, permanent: bool) -> Decision:
+def delete_version(state: State, subject: str, version: int, permanent: bool) -> RegistryDecision:
     stored = state.version(subject, version, deleted=True)
     if stored is None:
         if not state.has_subjects(subject, deleted=True):
@@ -274,16 +274,16 @@ def delete_version(state: State, subject: str, version: int, permanent: bool) ->
     if state.users_of(subject, stored.version, deleted=permanent):
         raise errors.reference_exists(subject, stored.version)
     if not permanent:
-        return Decision([stored.record(deleted=True)], stored.version)
+        return RegistryDecision([stored.record(deleted=True)], stored.version)
     if not stored.deleted:
         raise errors.version_not_soft_deleted(subject, stored.version)
     records = [*_keep_ids(state, [stored]), Record(Key(SCHEMA, subject, stored.version), None)]
     if len(state.versions(subject)) == 1:
         records += _forget_settings(state, subject)
-    return Decision(records, stored.version)
+    return RegistryDecision(records, stored.version)
 
 
-def delete_subject(state: State, subject: str, permanent: bool) -> Decision:
+def delete_subject(state: State, subject: str, permanent: bool) -> RegistryDecision:
     if not state.has_subjects(subject, deleted=True):
         raise errors.subject_not_found(subject)
     if not permanent and not state.has_subjects(subject, deleted=False):
@@ -298,9 +298,9 @@ def delete_subject(state: State, subject: str, permanent: bool) -> Decision:
     versions = [each.version for each in doomed]
     if not permanent:
         value = {"subject": subject, "version": versions[-1]}
-        return Decision([Record(Key(DELETE_SUBJECT, subject), value)], versions)
+        return RegistryDecision([Record(Key(DELETE_SUBJECT, subject), value)], versions)
     records = [Record(Key(SCHEMA, subject, version), None) for version in reversed(versions)]
-    return Decision(_keep_ids(state, doomed) + records + _forget_settings(state, subject), versions)
+    return RegistryDecision(_keep_ids(state, doomed) + records + _forget_settings(state, subject), versions)
 
 
 def _keep_ids(state: State, doomed: Iterable[StoredSchema]) -> list[Record]:
@@ -323,19 +323,19 @@ def _forget_settings(state: State, subject: str) -> list[Record]:
     return modes + ([Record(Key(CONFIG, subject), None)] if subject in state.configs else [])
 
 
-def set_config(state: State, subject: str | None, changes: Tree) -> Decision:
+def set_config(state: State, subject: str | None, changes: Tree) -> RegistryDecision:
     check_writable(state, subject)
     config = {name: value for name, value in ((state.config(subject) or {}) | changes).items() if value is not None}
     value = ({"subject": subject} if subject is not None else {}) | config
-    return Decision([Record(Key(CONFIG, subject), value)], config)
+    return RegistryDecision([Record(Key(CONFIG, subject), value)], config)
 
 
-def delete_config(state: State, subject: str | None) -> Decision:
+def delete_config(state: State, subject: str | None) -> RegistryDecision:
     check_writable(state, subject)
-    return Decision([Record(Key(CONFIG, subject), None)])
+    return RegistryDecision([Record(Key(CONFIG, subject), None)])
 
 
-def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, force: bool) -> Decision:
+def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, force: bool) -> RegistryDecision:
     if not rules.mode_mutable:
         raise errors.not_permitted("Mode changes are not allowed")
     records: list[Record] = []
@@ -351,10 +351,10 @@ def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, 
         scope = {"subject": subject} if subject is not None else {}
         records.append(Record(Key(CLEAR_SUBJECT, subject), scope))
     value = None if mode is None else ({"subject": subject} if subject is not None else {}) | {"mode": mode}
-    return Decision([*records, Record(Key(MODE, subject), value)])
+    return RegistryDecision([*records, Record(Key(MODE, subject), value)])
 
 
-def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool) -> Decision:
+def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool) -> RegistryDecision:
     if not rules.mode_mutable:
         raise errors.not_permitted("Mode changes are not allowed")
     records = [Record(Key(MODE, subject), None)]
@@ -363,10 +363,10 @@ def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool
             each for each in state.modes if each is not None and each != subject and in_scope(each, subject or "")
         ]
         records += [Record(Key(MODE, each), None) for each in inside]
-    return Decision(records)
+    return RegistryDecision(records)
 
 
-def delete_context(state: State, context: str) -> Decision:
+def delete_context(state: State, context: str) -> RegistryDecision:
     if state.has_subjects(context, deleted=True):
         raise errors.context_not_empty(context)
-    return Decision([Record(Key(CONTEXT, Subject.parse(context).context), None)])
+    return RegistryDecision([Record(Key(CONTEXT, Subject.parse(context).context), None)])

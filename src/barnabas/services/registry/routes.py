@@ -13,7 +13,7 @@ from barnabas.services.registry.answers import (
     schema_string_tree,
     schema_tree,
 )
-from barnabas.services.registry.decide import Decision, canonicalized, incompatibilities, with_defaults
+from barnabas.services.registry.decide import RegistryDecision, canonicalized, incompatibilities, with_defaults
 from barnabas.services.registry.entities import guid_of
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.http import Call, Routes
@@ -299,7 +299,7 @@ async def register(service: Service, call: Call) -> Any:
     config = state.config_in_scope(subject)
     normalize = call.flag("normalize") or bool(config.get("normalize"))
 
-    def decision() -> Decision:
+    def decision() -> RegistryDecision:
         return decide.register(state, service.library, service.pending, service.rules, subject, request, normalize)
 
     async with service.prepared(subject, request):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from barnabas.node.storage.cleaning.records import emptied
 from barnabas.node.storage.directory.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.node.storage.segment.segments import NotFoundYet
@@ -87,6 +89,22 @@ def test_what_is_fetched_beyond_the_eager_bytes_stays_in_the_file(create: Create
     assert log.fetch(6, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0) == b""
 
 
+def test_what_is_still_being_sent_does_not_change_when_the_log_is_truncated(create: Create, batch: Build) -> None:
+    log = create()
+    for _ in range(3):
+        append(log, batch(2))
+    being_sent = log.fetch(0, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0)
+    committed = log.fetch(0, 1 << 20, upper_bound_offset=4, min_one_batch=True, eager_bytes=0)
+    assert isinstance(being_sent, FileRange)
+    assert isinstance(committed, FileRange)
+    kept = log.read(0, 1 << 20, upper_bound_offset=4)
+    log.truncate_to(4)
+    append(log, batch(2, value=b"another"))
+    assert committed.read(0, len(committed)) == kept
+    with pytest.raises(OSError, match="truncated meanwhile"):
+        being_sent.read(0, len(being_sent))
+
+
 def test_nothing_at_or_past_the_upper_bound_is_read(create: Create, batch: Build) -> None:
     log = create()
     for _ in range(4):
@@ -115,13 +133,11 @@ def test_reads_and_lookups_agree_with_a_naive_scan(
     try:
         with tempfile.TemporaryDirectory() as root:
             config = LogConfig(segment_bytes=max(segment_bytes, 900), index_interval_bytes=interval)
-            log = PartitionLog.create(f"{root}/t-0", "t", 0, config, now_ms=0)
+            log = create_log(f"{root}/t-0", "t", 0, config, now_ms=0)
             naive = fill(log, shapes)
             check_against(log, naive, random_source)
             log.close(clean=True)
-            again = PartitionLog.open(
-                f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0
-            )
+            again = open_log(f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0)
             check_against(again, naive, random_source)
             again.close(clean=False)
     finally:
@@ -484,7 +500,7 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
 
 def synced_names(log: PartitionLog) -> set[str]:
     task = log.prepare_flush()
-    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds}
+    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds} | set(task.names)
     task.discard()
     return names
 
@@ -495,7 +511,7 @@ def test_the_indexes_of_a_segment_that_was_flushed_while_active_are_flushed_afte
     log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
     assert log.flush() == 10
     log.roll(now_ms=NOW_MS)
-    log.recovery_point = 10
+    log.flushes.recovery_point = 10
     assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= synced_names(log)
 
 
@@ -513,3 +529,43 @@ def test_after_an_fsync_that_failed_no_other_one_is_believed(create, batch, monk
     with pytest.raises(KafkaError, match="offline"):
         log.flush()
     assert log.recovery_point == 0
+
+
+def test_a_flush_leaves_it_to_its_thread_to_open_files(
+    create: Create, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory from which thousands of files are removed is locked most of the time, and the loop would wait."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(3):
+        append(log, batch(10))
+    for segment in log.segments:
+        segment.close()
+    with monkeypatch.context() as watched:
+        opened: list[str] = []
+        open_file = os.open
+
+        def noting(path: str, flags: int, *rest: int, **options: int) -> int:
+            opened.append(path)
+            return open_file(path, flags, *rest, **options)
+
+        watched.setattr(os, "open", noting)
+        task = log.prepare_flush()
+    assert opened == [log.directory]
+    moved = Path(f"{log.directory}-moved")
+    Path(log.directory).rename(moved)
+    log.relocate(str(moved))
+    (moved / task.names[0]).unlink()  # its segment was deleted meanwhile
+    task.run()
+    log.flushed(task)
+    assert log.recovery_point == 30
+
+
+def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(create: Create, batch: Build) -> None:
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(5):
+        append(log, batch(10))
+    log.flushes.start_on_disk = 30
+    first = f"{30:020d}.log"
+    assert min(synced_names(log)) == min(first, f"{30:020d}.index")
+    log.truncate_to(15)
+    assert min(synced_names(log)) <= f"{10:020d}.log"

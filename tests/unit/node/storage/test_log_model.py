@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.wire.batch import BatchHeader, Record, build_batch, read_header
 
@@ -28,7 +28,7 @@ class LogModel(RuleBasedStateMachine):
         self.patches.enter_context(patch.object(segment_module, "RING_BATCHES", RING_BATCHES))
         for sync in ("os.fsync", "barnabas.node.storage.directory.flush_task.fdatasync"):
             self.patches.enter_context(patch(sync))  # the disk's part is not what is looked at here
-        self.log = PartitionLog.create(f"{self.root}/t-0", "t", 0, CONFIG, now_ms=0)
+        self.log = create_log(f"{self.root}/t-0", "t", 0, CONFIG, now_ms=0)
         self.batches: list[BatchHeader] = []
         self.start = self.end = self.epoch = 0
         self.clock = 1_000
@@ -85,7 +85,7 @@ class LogModel(RuleBasedStateMachine):
         recovery_point = self.log.recovery_point
         self.log.close(clean=clean)
         producers = {each.producer_id: each for each in self.log.active_producers()}
-        self.log = PartitionLog.open(
+        self.log = open_log(
             self.log.directory,
             "t",
             0,

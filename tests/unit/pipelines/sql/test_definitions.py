@@ -50,9 +50,8 @@ def applied(text: str, registry: str | None = REGISTRY) -> tuple[tree.CreateSour
             f"CREATE STREAM `S` ({COLUMNS}) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='AVRO');",
         ),
         (
-            "CREATE OR REPLACE SOURCE TABLE `it's` (id STRING PRIMARY KEY) WITH (KAFKA_TOPIC='t', FORMAT='AVRO');",
-            f"CREATE OR REPLACE SOURCE TABLE `it's` (`ID` STRING PRIMARY KEY, {COLUMNS})"
-            " WITH (KAFKA_TOPIC='t', FORMAT='AVRO');",
+            "CREATE SOURCE TABLE `it's` (id STRING PRIMARY KEY) WITH (KAFKA_TOPIC='t', FORMAT='AVRO');",
+            f"CREATE SOURCE TABLE `it's` (`ID` STRING PRIMARY KEY, {COLUMNS}) WITH (KAFKA_TOPIC='t', FORMAT='AVRO');",
         ),
         (
             "CREATE STREAM s (id STRING KEY, h BYTES HEADER('it''s')) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='AVRO');",

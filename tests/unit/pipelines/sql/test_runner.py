@@ -394,3 +394,35 @@ def test_the_tool_tells_what_differs(tmp_path: Path, capsys: pytest.CaptureFixtu
         '\t>>>>> Test failed: Topic O, message 0: Expected <"a", {"V": 3}> with timestamp=3 '
         'but was <"a", {"V": 2}> with timestamp=3\n'
     )
+
+
+def test_metadata_of_a_time_of_their_own_hold_for_what_came_before_them(bench: Bench) -> None:
+    """A table whose rows say from when they hold is read in the order of its records all the same."""
+    bench.execute(
+        "CREATE STREAM m (sensor_id VARCHAR KEY, value BIGINT) WITH (kafka_topic='m', value_format='JSON');"
+        "CREATE TABLE metadata_table(sensor_id VARCHAR PRIMARY KEY, type VARCHAR, timest\t BIGINT)"
+        " WITH (KAFKA_TOPIC = 'metadataJson',  TIMESTAMP='timest', value_format='JSON');"
+        "CREATE STREAM o AS SELECT s.sensor_id, s.value, m.type FROM m AS s"
+        " LEFT JOIN metadata_table AS m ON s.sensor_id = m.sensor_id EMIT CHANGES;"
+    )
+    bench.pipe(CaseRecord("metadataJson", "mySensor", {"sensor_id": "mySensor", "type": "cm", "timest": "0"}, 5000))
+    assert piped(bench, "m", ("mySensor", {"value": 1}, 1000)) == [("mySensor", {"VALUE": 1, "TYPE": "cm"}, 1000)]
+
+
+def test_of_several_starts_the_last_one_before_a_stop_counts(bench: Bench) -> None:
+    bench.execute(
+        "CREATE STREAM a (sensor_id VARCHAR KEY, datetime BIGINT) WITH (kafka_topic='a', value_format='JSON');"
+        "CREATE STREAM b (sensor_id VARCHAR KEY, datetime BIGINT) WITH (kafka_topic='b', value_format='JSON');"
+        "create stream mymotor_uptime_stream as select start.sensor_id, stop.datetime as stop_datetime,"
+        " CONVERT_TZ(FROM_UNIXTIME(start.datetime), 'UTC', 'Europe/Zurich') AS starting,"
+        " (stop.datetime - start.datetime)/1000 as diff from a start inner join b stop within 2 minutes"
+        " on start.sensor_id = stop.sensor_id where ((stop.datetime - start.datetime)/1000)  >= 0 emit changes;"
+        "create table mymotor_uptime_table as select  stop_datetime, latest_by_offset(starting) as starting,"
+        " min(diff) as diff from mymotor_uptime_stream group by stop_datetime;"
+    )
+    for at in (10_000, 50_000):
+        bench.pipe(CaseRecord("a", "myMotor", {"datetime": at}, at))
+    bench.output()
+    bench.pipe(CaseRecord("b", "myMotor", {"datetime": 60_000}, 60_000))
+    found = [one for one in bench.output() if one.topic == "MYMOTOR_UPTIME_TABLE"]
+    assert (found[-1].key, found[-1].value) == (60_000, {"STARTING": 50_000 + 3_600_000, "DIFF": 10})

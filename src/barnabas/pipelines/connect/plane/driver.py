@@ -133,6 +133,10 @@ class Driver:
                 if name in query.names:
                     query.names.remove(name)
             self.planner.remove(name, order["id"])
+        elif order["do"] == "hold":
+            self.planner.hold(order["id"])
+        elif order["do"] == "release":
+            self.planner.release()
         elif order["do"] == "restart":
             self.planner.restart_task(name, order["task"])
 

@@ -14,7 +14,7 @@ from typing import Any
 from barnabas.pipelines.sql.compute import java
 from barnabas.pipelines.sql.compute.java import frozen
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.types import BIGINT, DOUBLE, STRING, SqlType, array, map_of
+from barnabas.pipelines.sql.types import BIGINT, DOUBLE, STRING, SqlType, array, map_of, struct
 
 LIMIT = 1000  # of what COLLECT_LIST and its like keep
 
@@ -318,29 +318,44 @@ class CountDistinct(Aggregate):
 
 
 class TopK(Aggregate):
-    """Settings: how many. State: the values, greatest first."""
+    """Settings: how many. State: the values, greatest first; with other columns beside them, structs of both."""
 
-    name, said, distinct = "TOPK", "The k greatest values: TOPK(col, k).", False
+    name, said, distinct = (
+        "TOPK",
+        "The k greatest values, with other columns beside them: TOPK(col, [col, ...] k).",
+        False,
+    )
 
     def __init__(self, kinds: list[SqlType], settings: list[Any]) -> None:
         super().__init__(kinds, settings)
         if len(settings) != 1 or not isinstance(settings[0], int) or settings[0] < 1:
             raise SqlError(f"{self.name} needs a positive whole number: {self.name}(column, k).")
+        self.names = ["sort_col", *(f"col{at}" for at in range(len(kinds) - 1))]
 
     @property
     def returns(self) -> SqlType:
-        return array(self.kind)
+        return array(self.kind if len(self.kinds) < 2 else struct(*zip(self.names, self.kinds, strict=True)))
 
     def first(self) -> list[Any]:
         return []
 
     def add(self, state: list[Any], *values: Any) -> list[Any]:
-        return self._kept([*state, values[0]])
+        if len(values) == 1:
+            return self._kept([*state, values[0]])
+        if values[0] is None:
+            return state
+        return self._kept([*state, dict(zip(self.names, values, strict=True))])
 
     def _kept(self, values: list[Any]) -> list[Any]:
         if self.distinct:
             values = list({frozen(one): one for one in values}.values())
+        if len(self.kinds) > 1:
+            return sorted(values, key=lambda one: one["sort_col"], reverse=True)[: self.settings[0]]
         return sorted(values, reverse=True)[: self.settings[0]]
+
+    @property
+    def ignores_nulls(self) -> bool:  # type: ignore[override]
+        return len(self.kinds) < 2
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return self._kept([*one, *other])
@@ -353,7 +368,7 @@ class TopKDistinct(TopK):
 class StandardDeviation(Aggregate):
     """State: (count, mean, sum of squared distances), by Welford."""
 
-    name, said, can_undo = "STDDEV_SAMP", "The standard deviation of a sample.", True
+    name, said, can_undo = "STDDEV_SAMPLE", "The standard deviation of a sample.", True
     returns = DOUBLE
 
     def __init__(self, kinds: list[SqlType], settings: list[Any]) -> None:
@@ -390,8 +405,13 @@ class StandardDeviation(Aggregate):
         return 0.0 if state[0] < 2 else math.sqrt(max(state[2], 0.0) / (state[0] - 1))
 
 
-class StandardDeviationSample(StandardDeviation):
-    name = "STDDEV_SAMPLE"
+class Variance(StandardDeviation):
+    """What ksqlDB has by this name is no standard deviation but its square."""
+
+    name, said = "STDDEV_SAMP", "The variance of a sample: STDDEV_SAMPLE gives the standard deviation."
+
+    def show(self, state: Any) -> float | None:
+        return 0.0 if state[0] < 2 else max(state[2], 0.0) / (state[0] - 1)
 
 
 class Correlation(Aggregate):
@@ -479,7 +499,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         TopK,
         TopKDistinct,
         StandardDeviation,
-        StandardDeviationSample,
+        Variance,
         Correlation,
         Attribute,
     )

@@ -7,6 +7,7 @@ function of a row: its source and constants travel to Spark's workers, where it 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -123,8 +124,10 @@ class Compiler:
         return f"x{next(self._names)}"
 
     def both(self, left: str, right: str, result: str, otherwise: str = "None") -> str:
-        """`result` of `{0}` and `{1}`, unless one of them is null."""
+        """`result` of `{0}` and `{1}`, unless one of them is null: that fails inside of a lambda, as in Java."""
         one, other = self.fresh(), self.fresh()
+        if self._parameters and otherwise == "None":
+            otherwise = "E.missing()"
         return (
             f"({otherwise} if ({one} := {left}) is None or ({other} := {right}) is None "
             f"else {result.format(one, other)})"
@@ -217,7 +220,8 @@ def _arithmetic(compiler: Compiler, node: tree.Binary) -> Code:
             "/": "divide",
             "%": "modulo",
         }[operator]
-        return Code(f"E.{name}({left.source}, {right.source}, {compiler.constant(kind)})", kind)
+        one, other = (f"E.present({each.source})" if compiler._parameters else each.source for each in (left, right))
+        return Code(f"E.{name}({one}, {other}, {compiler.constant(kind)})", kind)
     if kind.base == "DOUBLE":
         wide = [
             f"float({{{at}}})" if one.base != "DOUBLE" else f"{{{at}}}"
@@ -248,6 +252,10 @@ def result_type(operator: str, left: SqlType, right: SqlType) -> SqlType:
 
 
 def _comparable(compiler: Compiler, node: tree.Binary) -> tuple[Code, Code]:
+    if node.operator in COMPARED:
+        for one in (node.left, node.right):
+            if isinstance(one, tree.Literal) and one.value is None:
+                raise SqlError(f"Nothing is {node.operator} NULL: IS NULL, or IS DISTINCT FROM, asks for it.")
     left = _moment(compiler, node.left, node.right)
     right = _moment(compiler, node.right, node.left)
     return compared_types(compiler, node.operator, left, right)
@@ -270,6 +278,12 @@ def compared_types(compiler: Compiler, operator: str, left: Code, right: Code) -
         raise SqlError(f"Cannot compare {left.kind} to {right.kind} with {name}.")
     if kind.base == "TIMESTAMP" and left.kind != right.kind:
         return Code(compiler.as_type(left, kind), kind), Code(compiler.as_type(right, kind), kind)
+    if kinds == {"DOUBLE", "DECIMAL"}:  # 0.1 is 0.1, not what is nearest to it in binary
+        one, other = (
+            code if code.kind.base == "DECIMAL" else Code(f"E.exact({code.source})", code.kind)
+            for code in (left, right)
+        )
+        return one, other
     return left, right
 
 
@@ -297,8 +311,16 @@ def _between(compiler: Compiler, node: tree.Between) -> Code:
 
 
 def _in_list(compiler: Compiler, node: tree.InList) -> Code:
-    operand = compiler.compile(node.operand)
-    values = [compared_types(compiler, "=", operand, _moment(compiler, one, node.operand))[1] for one in node.values]
+    from barnabas.pipelines.sql.compute.lists import one_type
+
+    nodes = [node.operand, *node.values]
+    codes = [compiler.compile(node.operand), *(_moment(compiler, one, node.operand) for one in node.values)]
+    bases = {one.kind.base for one in codes}
+    if "STRING" in bases and bases & TIME_TYPES.keys():
+        operand = codes[0]
+        values = [compared_types(compiler, "=", operand, one)[1] for one in codes[1:]]
+    else:
+        (operand, *values), _ = one_type(compiler, nodes, codes, "IN")
     inner = ", ".join(one.source for one in values)
     name = compiler.fresh()
     found = f"(({name} := {operand.source}) is not None and {name} in ({inner},))"
@@ -328,9 +350,9 @@ def _case(compiler: Compiler, node: tree.Case) -> Code:
         if together is None:
             raise SqlError(f"Invalid Case expression: results are of types {kind} and {result_code.kind}.")
         kind = together
-    source = compiler.as_type(default, kind)
+    source = safe(compiler.as_type(default, kind))
     for test_code, result_code in reversed(whens):
-        source = f"({compiler.as_type(result_code, kind)} if {test_code.source} else {source})"
+        source = f"({safe(compiler.as_type(result_code, kind))} if {test_code.source} else {source})"
     return Code(source, kind)
 
 
@@ -339,26 +361,31 @@ def _cast(compiler: Compiler, node: tree.Cast) -> Code:
     return Code(f"{compiler.constant(evaluate.Caster(operand.kind, node.kind))}({operand.source})", node.kind)
 
 
-def _unified(compiler: Compiler, codes: list[Code], what: str) -> tuple[list[str], SqlType]:
-    kind = NULL
-    for one in codes:
-        together = common(kind, one.kind)
-        if together is None:
-            raise SqlError(f"Cannot construct {what} with mismatching types ({kind} and {one.kind}).")
-        kind = together
-    return [compiler.as_type(one, kind) for one in codes], kind
+RAISES = re.compile(r"c\[\d+\]\(|E\.(?!int32|int64|field|element|entry|same|safe)")
+
+
+def safe(source: str) -> str:
+    """What can't be computed is null, and what is around it goes on."""
+    return f"E.safe(lambda: {source})" if RAISES.search(source) else source
+
+
+def _unified(compiler: Compiler, nodes: Sequence[tree.Expression], what: str) -> tuple[list[str], SqlType]:
+    from barnabas.pipelines.sql.compute.lists import one_type
+
+    codes, kind = one_type(compiler, nodes, [compiler.compile(one) for one in nodes], what)
+    return [safe(one.source) for one in codes], kind
 
 
 def _array(compiler: Compiler, node: tree.ArrayOf) -> Code:
-    sources, kind = _unified(compiler, [compiler.compile(one) for one in node.elements], "an array")
+    sources, kind = _unified(compiler, node.elements, "an array")
     if kind == NULL:
         raise SqlError("Array constructor cannot be empty, nor of nulls alone. Please supply at least one element.")
     return Code(f"[{', '.join(sources)}]", array(kind), True)
 
 
 def _map(compiler: Compiler, node: tree.MapOf) -> Code:
-    keys, key_kind = _unified(compiler, [compiler.compile(key) for key, _ in node.entries], "a map")
-    values, kind = _unified(compiler, [compiler.compile(value) for _, value in node.entries], "a map")
+    keys, key_kind = _unified(compiler, [key for key, _ in node.entries], "a map")
+    values, kind = _unified(compiler, [value for _, value in node.entries], "a map")
     if kind == NULL or key_kind == NULL:
         raise SqlError(
             "Map constructor cannot be empty, nor of nulls alone. Please supply at least one key value pair."
@@ -372,7 +399,11 @@ def _struct(compiler: Compiler, node: tree.StructOf) -> Code:
     for name, code in codes:
         if code.kind == NULL:
             raise SqlError(f"Field {name} of a STRUCT is null and has no type: CAST it.")
-    inner = ", ".join(f"{name!r}: {code.source}" for name, code in codes)
+    names = [name for name, _ in codes]
+    if len(set(names)) < len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise SqlError(f"A STRUCT has each field once: `{twice}` is there twice.")
+    inner = ", ".join(f"{name!r}: {safe(code.source)}" for name, code in codes)
     return Code(f"{{{inner}}}", struct(*((name, code.kind) for name, code in codes)), True)
 
 
@@ -382,6 +413,8 @@ def _call(compiler: Compiler, node: tree.Call) -> Code:
 
         return compile_lambda_call(compiler, node)
     codes = [compiler.compile(one) for one in node.arguments]
+    if node.name in ("GREATEST", "LEAST"):
+        codes = _moments(compiler, node, codes)
     if node.name in compiler.functions:
         return _python_call(compiler, node, codes)
     entry = find(node.name, [*LAMBDA_FUNCTIONS, *compiler.functions])
@@ -391,9 +424,24 @@ def _call(compiler: Compiler, node: tree.Call) -> Code:
         _argument(compiler, code, one.kind, kind if one.kind.base in ("T", "NUM") else None)
         for code, one in zip(codes, wanted, strict=True)
     ]
+    if variant.nulls:
+        sources = [safe(one) for one in sources]
     number = entry.variants.index(variant)
     call = compiler.constant(evaluate.FunctionCall(entry.name, number, tuple(code.kind for code in codes)))
     return Code(f"{call}({', '.join(sources)})", kind)
+
+
+def _moments(compiler: Compiler, node: tree.Call, codes: list[Code]) -> list[Code]:
+    """Texts written beside dates and times are such."""
+    kind = next((one.kind for one in codes if one.kind.base in TIME_TYPES), None)
+    if kind is None:
+        return codes
+    return [
+        Code(compiler.as_type(code, kind), kind)
+        if isinstance(one, tree.Literal) and code.kind.base == "STRING"
+        else code
+        for one, code in zip(node.arguments, codes, strict=True)
+    ]
 
 
 def _argument(compiler: Compiler, code: Code, wanted: SqlType, bound: SqlType | None) -> str:

@@ -33,9 +33,30 @@ ISO_LIKE = re.compile(
 )
 
 
+ABBREVIATED = {  # as Java reads them: a zone, which may be an hour ahead in summer
+    "PST": "America/Los_Angeles",
+    "PDT": "America/Los_Angeles",
+    "MST": "America/Denver",
+    "MDT": "America/Denver",
+    "CST": "America/Chicago",
+    "CDT": "America/Chicago",
+    "EST": "America/New_York",
+    "EDT": "America/New_York",
+    "WET": "Europe/Lisbon",
+    "BST": "Europe/London",
+    "CET": "Europe/Paris",
+    "CEST": "Europe/Paris",
+    "EET": "Europe/Athens",
+    "EEST": "Europe/Athens",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "AEST": "Australia/Sydney",
+}
+
+
 @functools.lru_cache(512)
 def zone(name: str) -> tzinfo:
-    if name in ("Z", "UTC", "GMT"):
+    if name in ("Z", "z", "UTC", "GMT"):
         return UTC
     match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", name)
     if match:
@@ -181,8 +202,8 @@ def matcher(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(text), re.IGNORECASE)
 
 
-def parse_fields(text: str, pattern: str) -> dict[str, str]:
-    match = matcher(pattern).fullmatch(text)
+def parse_fields(text: str, pattern: str, *, prefix: bool = False) -> dict[str, str]:
+    match = matcher(pattern).match(text) if prefix else matcher(pattern).fullmatch(text)
     if match is None:
         raise EvaluationError(f"Failed to parse timestamp '{text}' with formatter '{pattern}'")
     return {
@@ -190,13 +211,13 @@ def parse_fields(text: str, pattern: str) -> dict[str, str]:
     }
 
 
-def parse_moment(text: str, pattern: str, where: tzinfo = UTC) -> datetime:
-    """What a pattern does not name is 1970-01-01T00:00."""
-    found = parse_fields(text, pattern)
+def parse_moment(text: str, pattern: str, where: tzinfo = UTC, *, prefix: bool = False) -> datetime:
+    """What a pattern does not name is 1970-01-01T00:00. `prefix`: what comes behind it does not matter."""
+    found = parse_fields(text, pattern, prefix=prefix)
     try:
         day, clock = _date(found), _clock(found)
         named = next((found[letter] for letter in "zVOXxZ" if letter in found), None)
-        at = zone(named if named and not named.isalpha() else (named or "")) if named else where
+        at = zone(ABBREVIATED.get(named.upper(), named)) if named else where
         whole = datetime(day.year, day.month, day.day, tzinfo=at)
         return whole.replace(hour=clock[0], minute=clock[1], second=clock[2], microsecond=clock[3])
     except ValueError as error:

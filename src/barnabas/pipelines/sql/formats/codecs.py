@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from barnabas.pipelines.streams.serdes import SerdeError
 Columns = tuple[tuple[str, SqlType], ...]
 REGISTRY_FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
 FORMATS = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+
+
+AVRO_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Codec:
@@ -30,7 +34,7 @@ class Codec:
         raise NotImplementedError
 
     def encode_all(self, rows: Sequence[Any]) -> list[bytes | None]:
-        return [None if row is None else self.encode(row) or b"" for row in rows]
+        return [None if row is None else self.encode(row) for row in rows]
 
     def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
         """All or none."""
@@ -84,6 +88,16 @@ def wrapped(info: FormatInfo, columns: Columns, *, key: bool) -> bool:
     return (not key) if given is None else bool(given)
 
 
+def keyed_by_text(kind: SqlType) -> bool:
+    inner = [kind.element] if kind.element is not None else [one for _, one in kind.fields]
+    return (kind.key is None or kind.key.base == "STRING") and all(map(keyed_by_text, inner))
+
+
+def field_names(kind: SqlType) -> list[str]:
+    inner = [kind.element] if kind.element is not None else [one for _, one in kind.fields]
+    return [*(name for name, _ in kind.fields), *(name for one in inner for name in field_names(one))]
+
+
 def check_format(name: str, columns: Sequence[SourceColumn], what: str) -> str:
     """The name of a format in upper case; refuses what it can't hold."""
     upper = name.upper()
@@ -100,6 +114,16 @@ def check_format(name: str, columns: Sequence[SourceColumn], what: str) -> str:
         for one in columns:
             if one.kind.base in ("ARRAY", "MAP", "STRUCT"):
                 raise SqlError(f"The 'DELIMITED' format does not support type '{one.kind.base}', column: `{one.name}`")
+    if upper in (*REGISTRY_FORMATS, "PROTOBUF_NOSR", "JSON"):
+        for one in columns:
+            if not keyed_by_text(one.kind):
+                raise SqlError(f"The '{upper}' format only supports MAPs with STRING keys: `{one.name}` is {one.kind}.")
+    if upper == "AVRO":
+        for name in (inner for one in columns for inner in (one.name, *field_names(one.kind))):
+            if not AVRO_NAME.fullmatch(name):
+                raise SqlError(
+                    f"`{name}` can't be a field of Avro: a name has letters, digits and _, and begins with no digit."
+                )
     if upper == "NONE" and columns:
         raise SqlError(f"The 'NONE' format can only be used when no {what} columns are defined.")
     return upper

@@ -26,10 +26,11 @@ class DelimitedCodec(Codec):
         return DelimitedCodec, (self.columns, self.delimiter)
 
     def encode(self, values: Sequence[Any]) -> bytes:
-        out = io.StringIO()
-        shown = [_shown(value, kind) for value, (_, kind) in zip(values, self.columns, strict=True)]
-        csv.writer(out, delimiter=self.delimiter, lineterminator="").writerow(shown)
-        return out.getvalue().encode()
+        cells = [
+            "" if value is None else quoted(_shown(value, kind), self.delimiter, first=not at)
+            for at, (value, (_, kind)) in enumerate(zip(values, self.columns, strict=True))
+        ]
+        return self.delimiter.join(cells).encode()
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         try:
@@ -47,6 +48,18 @@ class DelimitedCodec(Codec):
             raise SerdeError(str(error)) from None
 
 
+def quoted(text: str, delimiter: str, *, first: bool) -> str:
+    """As Apache's CSV writer quotes: also what begins with a sign that may begin a comment, or ends with a space; and
+    at the beginning of a line all that begins with neither a letter nor a digit."""
+    if not text:
+        return '""' if first else ""
+    begins, ends = text[0], text[-1]
+    odd = first and not (begins.isascii() and begins.isalnum())
+    if odd or begins <= "#" or ends <= " " or any(one in text for one in ("\n", "\r", '"', delimiter)):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def _read_cast(kind: SqlType) -> Any:
     if kind.base in ("TIMESTAMP", "DATE", "TIME"):
         return int
@@ -56,8 +69,6 @@ def _read_cast(kind: SqlType) -> Any:
 
 
 def _shown(value: Any, kind: SqlType) -> str:
-    if value is None:
-        return ""
     if kind.base == "BOOLEAN":
         return "true" if value else "false"
     if kind.base == "DOUBLE":

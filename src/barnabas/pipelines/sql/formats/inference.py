@@ -37,13 +37,17 @@ AVRO = {
 }
 LOGICAL = {"timestamp-millis": TIMESTAMP, "date": DATE, "time-millis": TIME}
 PROTOBUF = {1: INTEGER, 2: BIGINT, 3: BIGINT, 4: BIGINT, 5: DOUBLE, 6: DOUBLE, 7: BOOLEAN, 8: STRING, 9: STRING}
+LOGICAL_NAMES = "org.apache.kafka.connect.data."
+JSON_LOGICAL = {"Timestamp": TIMESTAMP, "Date": DATE, "Time": TIME}
+JSON_CONNECT = {"int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "bytes": BYTES}
 JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRING}
 
 
 def columns_from_registry(
-    subject: str, settings: dict[str, Any], role: str, schema_id: Any = None
+    subject: str, settings: dict[str, Any], role: str, schema_id: Any = None, message: Any = None
 ) -> list[SourceColumn]:
-    """Of the schema with this id, or else of the subject's latest."""
+    """Of the schema with this id, with names as it has them, or else of the subject's latest. `message` names one of
+    a Protobuf schema's."""
     from barnabas.client.serdes import RegistryRefused, RegistryUnreachable, shared_registry
 
     url = settings.get("ksql.schema.registry.url")
@@ -61,10 +65,10 @@ def columns_from_registry(
     elif schema.type == "JSON":
         kind = json_kind(json.loads(schema.text))
     else:
-        kind = protobuf_kind(schema)
-    if kind.base != "STRUCT":
+        kind = protobuf_kind(schema, None if message is None else str(message))
+    if kind.base != "STRUCT" or (role == "KEY" and schema.type != "PROTOBUF"):  # keys are not wrapped
         return [SourceColumn("ROWKEY" if role == "KEY" else "ROWVAL", kind, role)]
-    return [SourceColumn(name.upper(), one, role) for name, one in kind.fields]
+    return [SourceColumn(name if schema_id is not None else name.upper(), one, role) for name, one in kind.fields]
 
 
 def avro_kind(tree: Any, named: dict[str, Any]) -> SqlType:
@@ -95,11 +99,15 @@ def avro_kind(tree: Any, named: dict[str, Any]) -> SqlType:
     return avro_kind(kind, named)
 
 
-def protobuf_kind(schema: Any) -> SqlType:
-    """Of the first message."""
+def protobuf_kind(schema: Any, message: str | None) -> SqlType:
+    """Of the message with this name, or of the first."""
+    from barnabas.client.serdes import SerdeError
     from barnabas.client.serdes.protobuf import ProtobufFile
 
-    return message_kind(ProtobufFile(schema).codec().descriptor, ())
+    try:
+        return message_kind(ProtobufFile(schema).codec(message or "").descriptor, ())
+    except SerdeError as error:
+        raise SqlError(str(error)) from None
 
 
 def message_kind(message: Any, around: tuple[str, ...]) -> SqlType:
@@ -146,4 +154,10 @@ def json_kind(tree: Any) -> SqlType:
         return struct(*((name.upper(), json_kind(one)) for name, one in tree.get("properties", {}).items()))
     if kind == "array":
         return array(json_kind(tree.get("items", {"type": "string"})))
-    return JSON.get(str(kind), STRING)
+    title, connect = str(tree.get("title", "")), str(tree.get("connect.type", ""))
+    if title == f"{LOGICAL_NAMES}Decimal":
+        parameters = tree.get("connect.parameters", {})
+        return decimal(int(parameters.get("connect.decimal.precision", 64)), int(parameters.get("scale", 0)))
+    if title.startswith(LOGICAL_NAMES) and title.removeprefix(LOGICAL_NAMES) in JSON_LOGICAL:
+        return JSON_LOGICAL[title.removeprefix(LOGICAL_NAMES)]
+    return JSON_CONNECT.get(connect) or JSON.get(str(kind), STRING)

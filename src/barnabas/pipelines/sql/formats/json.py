@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from barnabas.pipelines.sql.compute.functions.json import written
-from barnabas.pipelines.sql.compute.java import EvaluationError, fitted
+from barnabas.pipelines.sql.compute.java import EvaluationError, double_text, fitted
 from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.types import SqlType
 
@@ -51,6 +51,7 @@ class JsonCodec(Codec):
         self._readers = [coercion(kind) for _, kind in columns]
         self._spelled = list(self._names)  # as the last record spelled them
         self._plain = all(write is _same for write in self._writers)
+        self._flat = all(write in (_same, _finite) for write in self._writers)
         self._load = _read_exact if any(has_decimal(kind) for _, kind in columns) else _read
         self._whole: Whole | None = None  # rows of records that all have all columns
         self._not_whole = 0  # batches where they had not
@@ -74,12 +75,16 @@ class JsonCodec(Codec):
         )
 
     def encode_all(self, rows: Sequence[Any]) -> list[bytes | None]:
-        if not self.wrap or not self._plain:
+        if not self.wrap or not self._flat:
             return super().encode_all(rows)
         if self._write_rows is None:
-            fields = ", ".join(f"{name!r}: r[{at}]" for at, name in enumerate(self._names))
+            each = [
+                f"r[{at}]" if write is _same else f"(x if (x := r[{at}]) is None or x - x == 0 else f(x))"
+                for at, write in enumerate(self._writers)
+            ]
+            fields = ", ".join(f"{name!r}: {one}" for name, one in zip(self._names, each, strict=True))
             code = f"lambda rows: [None if r is None else w({{{fields}}}) for r in rows]"
-            self._write_rows = eval(code, {"w": _write})
+            self._write_rows = eval(code, {"w": _write, "f": _finite})
         return self._write_rows(rows)
 
     def _typed(self) -> Callable[[bytes], tuple[Any, ...]]:
@@ -210,10 +215,18 @@ def plain_writer(kind: SqlType) -> Coerce:
         return lambda value: [None if one is None else element(one) for one in value]
     if kind.base == "MAP" and kind.element is not None:
         inner_writer = plain_writer(kind.element)
-        return lambda value: {str(key): None if one is None else inner_writer(one) for key, one in value.items()}
+        return lambda value: {
+            "null" if key is None else str(key): None if one is None else inner_writer(one)
+            for key, one in value.items()
+        }
     if kind.base == "BYTES":
         return lambda value: base64.b64encode(value).decode()
-    return _same
+    return _finite if kind.base == "DOUBLE" else _same
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no numbers for these: they are texts, as Java's writers give them."""
+    return value if value - value == 0 else double_text(value)
 
 
 def _same(value: Any) -> Any:

@@ -7,8 +7,9 @@ Avro is a STRUCT with a field for each of its types, named as Avro names them (S
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from barnabas.pipelines.sql.compute.java import EXACT, EvaluationError
@@ -30,17 +31,22 @@ AVRO = {
     "DATE": {"type": "int", "logicalType": "date"},
     "TIME": {"type": "int", "logicalType": "time-millis"},
 }
-JSON_SCHEMA = {
-    "BOOLEAN": "boolean",
-    "INTEGER": "integer",
-    "BIGINT": "integer",
-    "DOUBLE": "number",
-    "STRING": "string",
-    "BYTES": "string",
-    "TIMESTAMP": "integer",
-    "DATE": "integer",
-    "TIME": "integer",
-    "DECIMAL": "number",
+LOGICAL = "org.apache.kafka.connect.data."
+JSON_SCHEMA: dict[str, dict[str, Any]] = {
+    "BOOLEAN": {"type": "boolean"},
+    "INTEGER": {"type": "integer", "connect.type": "int32"},
+    "BIGINT": {"type": "integer", "connect.type": "int64"},
+    "DOUBLE": {"type": "number", "connect.type": "float64"},
+    "STRING": {"type": "string"},
+    "BYTES": {"type": "string", "connect.type": "bytes"},
+    "TIMESTAMP": {
+        "type": "integer",
+        "title": f"{LOGICAL}Timestamp",
+        "connect.version": 1,
+        "connect.type": "int64",
+    },
+    "DATE": {"type": "integer", "title": f"{LOGICAL}Date", "connect.version": 1, "connect.type": "int32"},
+    "TIME": {"type": "integer", "title": f"{LOGICAL}Time", "connect.version": 1, "connect.type": "int32"},
 }
 PROTOBUF = {
     "BOOLEAN": "bool",
@@ -64,6 +70,7 @@ class RegistryCodec(Codec):
         self.name, self.wrap, self.topic, self.is_key, self.settings = name, wrap, topic, is_key, settings
         self._serializer: Any = None
         self._deserializer: Any = None
+        self._spelled: Callable[[Any], Any] | None = None  # as the fields of a given schema are spelled
         self._writers = [writer(kind, name) for _, kind in columns]
         self._readers = [reader(kind) for _, kind in columns]
 
@@ -91,6 +98,8 @@ class RegistryCodec(Codec):
                 name: None if value is None else write(value)
                 for (name, _), write, value in zip(self.columns, self._writers, values, strict=True)
             }
+            if self._spelled is not None:
+                tree = self._spelled(tree)
             if self.name.startswith("PROTOBUF"):
                 tree = {name: value for name, value in tree.items() if value is not None}
         try:
@@ -101,11 +110,27 @@ class RegistryCodec(Codec):
 
     def _made_serializer(self) -> Any:
         from barnabas.client.serdes import Schema, SerdeSettings, Serializer
+        from barnabas.client.serdes.protobuf import ProtobufCodec
 
         given = self.settings.get("SCHEMA_ID")
         settings = SerdeSettings(use_id=None if given is None else int(given), logical_types=False)
         schema = None if given is not None else Schema(self.schema_text(), KINDS[self.name])
-        return Serializer(self.registry, schema, settings, is_key=self.is_key)
+        message = str(self.settings.get("SCHEMA_NAME", "")) if self.name == "PROTOBUF" else ""
+        if given is not None and (kind := self.registry.by_id(int(given)).schema.type) != KINDS[self.name]:
+            raise SerdeError(f"schema {given} is of type {kind}, and the format is {self.name}")
+        if given is not None and self.name == "AVRO":
+            found = json.loads(self.registry.by_id(int(given)).schema.text)
+            self._spelled = partial(spelled_as, tree=found, named={})
+        elif given is not None and self.name == "JSON_SR":
+            found = json.loads(self.registry.by_id(int(given)).schema.text)
+            fields = {name.upper(): name for name in found.get("properties", {})}
+            self._spelled = partial(renamed, fields=fields)
+        made = Serializer(self.registry, schema, settings, is_key=self.is_key, message=message)
+        if given is not None and self.name == "PROTOBUF":
+            codec = made.prepared(self.topic).codec
+            assert isinstance(codec, ProtobufCodec)
+            self._spelled = partial(renamed, fields={one.name.upper(): one.name for one in codec.descriptor.fields})
+        return made
 
     def _made_deserializer(self) -> Any:
         from barnabas.client.serdes import Deserializer
@@ -114,11 +139,14 @@ class RegistryCodec(Codec):
 
     def schema_text(self) -> str:
         if self.name == "AVRO":
-            tree = avro_record(self.columns, RECORD_NAME) if self.wrap else _nullable(self.columns[0][1], RECORD_NAME)
-            return json.dumps(tree)
+            namespace, _, name = str(self.settings.get("SCHEMA_NAME", f"{NAMESPACE}.{RECORD_NAME}")).rpartition(".")
+            if not self.wrap:
+                return json.dumps(_nullable(self.columns[0][1], name))
+            tree = avro_record(self.columns, name) | {"namespace": namespace}
+            return json.dumps(tree if namespace else {key: one for key, one in tree.items() if key != "namespace"})
         if self.name == "JSON_SR":
             return json.dumps(json_object(self.columns) if self.wrap else json_type(self.columns[0][1]))
-        return protobuf_file(self.columns)
+        return protobuf_file(self.columns, str(self.settings.get("SCHEMA_NAME", "ConnectDefault1")))
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         from barnabas.client.serdes import RegistryRefused, RegistryUnreachable
@@ -293,12 +321,52 @@ def json_type(kind: SqlType) -> dict[str, Any]:
     if kind.base == "MAP" and kind.element is not None:
         values = {"oneOf": [{"type": "null"}, json_type(kind.element)]}
         return {"type": "object", "connect.type": "map", "additionalProperties": values}
-    return json_object(kind.fields) if kind.base == "STRUCT" else {"type": JSON_SCHEMA[kind.base]}
+    if kind.base == "DECIMAL":
+        parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
+        return {
+            "type": "number",
+            "title": f"{LOGICAL}Decimal",
+            "connect.version": 1,
+            "connect.parameters": parameters,
+            "connect.type": "bytes",
+        }
+    return json_object(kind.fields) if kind.base == "STRUCT" else dict(JSON_SCHEMA[kind.base])
 
 
-def protobuf_file(columns: Columns) -> str:
+def protobuf_file(columns: Columns, full_name: str) -> str:
     body, nested = _message_body(columns)
-    return f'syntax = "proto3";\n\nmessage ConnectDefault1 {{\n{body}{nested}}}\n'
+    package, _, name = full_name.rpartition(".")
+    packaged = f"package {package};\n\n" if package else ""
+    return f'syntax = "proto3";\n\n{packaged}message {name} {{\n{body}{nested}}}\n'
+
+
+def renamed(value: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
+    return {fields.get(name.upper(), name): one for name, one in value.items()}
+
+
+def spelled_as(value: Any, tree: Any, named: dict[str, Any]) -> Any:
+    """A value with the names of an Avro schema's fields, whatever their case."""
+    if isinstance(tree, list):
+        others = [one for one in tree if one != "null"]
+        return spelled_as(value, others[0], named) if value is not None and len(others) == 1 else value
+    if isinstance(tree, str):
+        return spelled_as(value, named[tree], named) if tree in named else value
+    if tree.get("name"):
+        named[tree["name"]] = tree
+    if value is None:
+        return None
+    kind = tree["type"]
+    if kind == "record" and isinstance(value, dict):
+        given = {name.upper(): one for name, one in value.items()}
+        fields = {one["name"]: one["type"] for one in tree["fields"]}
+        return {
+            name: spelled_as(given[name.upper()], one, named) for name, one in fields.items() if name.upper() in given
+        }
+    if kind == "array" and isinstance(value, list):
+        return [spelled_as(one, tree["items"], named) for one in value]
+    if kind == "map" and isinstance(value, dict):
+        return {name: spelled_as(one, tree["values"], named) for name, one in value.items()}
+    return spelled_as(value, kind, named) if not isinstance(kind, str) else value
 
 
 def _message_body(columns: Columns) -> tuple[str, str]:

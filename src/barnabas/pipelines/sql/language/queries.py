@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.pipelines.sql.errors import SqlSyntaxError
+from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.cursor import RESERVED, Cursor
 from barnabas.pipelines.sql.language.expressions import UNITS, parse_expression, parse_list
@@ -45,6 +45,8 @@ def parse_query(cursor: Cursor) -> tree.Query:
         if emit is None:
             raise cursor.unexpected("CHANGES", "FINAL")
     limit = cursor.integer("a number of rows") if cursor.take("LIMIT") else None
+    if limit is not None and limit < 0:
+        raise SqlError(f"LIMIT is a number of rows, not {limit}.")
     return tree.Query(
         tuple(items), source, tuple(joins), window, where, group_by, partition_by, having, emit, limit, as_of
     )

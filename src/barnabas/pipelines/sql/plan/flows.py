@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Any
 
-from barnabas.pipelines.sql.formats.codecs import Codec, codec_of
+from barnabas.pipelines.sql.formats.codecs import REGISTRY_FORMATS, Codec, codec_of
 from barnabas.pipelines.sql.metastore import DataSource, FormatInfo, Metastore, SourceColumn, WindowInfo
 from barnabas.pipelines.sql.operators import Chain, Columns, ReadSource, key_serde
 from barnabas.pipelines.sql.relations import Relation, relation_of
@@ -79,7 +79,9 @@ def source_flow(planning: Planning, source: DataSource, alias: str, *, wants_pla
         planning.query_id,
     )
     records = planning.topology.stream(source.topic, key=AS_THEY_ARE, value=AS_THEY_ARE)
-    serde = windowed(key_serde(key_codec), source.window)
+    inside = source.key_format.name in REGISTRY_FORMATS  # a subject gets the schemas of its topic, not of steps between
+    own = internal_key(tuple(one.kind for one in source.keys)) if inside and source.keys else key_serde(key_codec)
+    serde = windowed(own, source.window)
     # A source whose reader is a table's comes first among records of one time.
     read = graph.add(
         reading, records._node, key_serde=serde, value_serde=AUTO, keyed=bool(source.keys), table=source.table

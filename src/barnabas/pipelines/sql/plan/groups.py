@@ -19,6 +19,7 @@ from barnabas.pipelines.sql.relations import (
     Relation,
     RelationColumn,
     calls_in,
+    check_key,
     columns_in,
     rewritten,
 )
@@ -105,7 +106,9 @@ def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> 
         arguments.append(compiled)
     folding = Folding(aggregates, arguments)
     columns, kinds = columns_of(before, list(by))
-    handle, window = folded(flow, query.window, folding, NewKey(columns), by, tuple(kinds))
+    for one, kind in zip(by, kinds, strict=True):
+        check_key(kind, one.name if isinstance(one, tree.Column) else "GROUP BY")
+    handle, window = folded(flow, query, folding, NewKey(columns), by, tuple(kinds))
     handle = Table(handle._graph, handle._graph.add(EveryChange(), handle._node))
     if query.emit == "FINAL":
         if window is None:
@@ -145,7 +148,10 @@ def distinct_calls(before: Relation, expressions: list[tree.Expression]) -> tupl
 def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[Compiled]]:
     columns = list(call.arguments)
     settings: list[Any] = []
-    if call.name != "CORRELATION":
+    if call.name == "TOPK" and columns and isinstance(last := columns[-1], tree.Literal):
+        settings.append(last.value)
+        columns.pop()
+    elif call.name != "CORRELATION":
         for one in columns[1:]:
             if not isinstance(one, tree.Literal):
                 raise SqlSyntaxError(f"Parameter 2 passed to function {call.name} must be a literal constant", *call.at)
@@ -161,13 +167,13 @@ def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[C
 
 def folded(
     flow: Flow,
-    window: tree.Window | None,
+    query: tree.Query,
     folding: Folding,
     selector: NewKey,
     by: tuple[tree.Expression, ...],
     kinds: tuple[SqlType, ...],
 ) -> tuple[Any, WindowInfo | None]:
-    handle = flow.handle
+    handle, window = flow.handle, query.window
     if flow.table:
         if window is not None:
             raise SqlError("WINDOW clause is only supported for aggregations of streams.")
@@ -182,14 +188,15 @@ def folded(
         grouped = handle.group_by(selector, key=internal_key(kinds))
     if window is None:
         return grouped.aggregate(folding.first, folding.add), None
-    windows, info = windows_of(window)
+    windows, info = windows_of(window, final=query.emit == "FINAL")
     grouped = grouped.windowed_by(windows)
     merger = folding.merge if window.kind == "SESSION" else None
     return grouped.aggregate(folding.first, folding.add, merger=merger), info
 
 
-def windows_of(window: tree.Window) -> tuple[Any, WindowInfo]:
-    grace_ms = DAY_MS if window.grace_ms is None else window.grace_ms
+def windows_of(window: tree.Window, *, final: bool) -> tuple[Any, WindowInfo]:
+    """Without a GRACE PERIOD late records are waited for a day, but not where only the last result is wanted."""
+    grace_ms = (0 if final else DAY_MS) if window.grace_ms is None else window.grace_ms
     least = window.size_ms + (window.grace_ms or 0)
     if window.retention_ms is not None and window.retention_ms < least:
         raise SqlError(

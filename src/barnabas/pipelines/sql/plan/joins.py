@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.operators import NewKey, SideBySide, WithKey
 from barnabas.pipelines.sql.plan.flows import Flow, columns_of, internal_key
-from barnabas.pipelines.sql.relations import Relation, RelationColumn, columns_in, joined
+from barnabas.pipelines.sql.relations import Relation, RelationColumn, check_key, columns_in, joined
 from barnabas.pipelines.sql.types import SqlType
 from barnabas.pipelines.streams.operators.streams_join import JoinStreams
 from barnabas.pipelines.streams.serdes import AUTO
@@ -16,6 +17,7 @@ from barnabas.pipelines.streams.streams import Stream
 from barnabas.pipelines.streams.windows import JoinWindows
 
 DAY_MS = 86_400_000
+JOIN_KEY = "\0joinkey"  # a name that no statement can write
 OUTER = {"INNER": (False, False), "LEFT": (True, False), "RIGHT": (True, False), "OUTER": (True, True)}
 METHODS = {"INNER": "join", "LEFT": "left_join", "RIGHT": "left_join", "OUTER": "outer_join"}
 
@@ -28,6 +30,9 @@ def join(left: Flow, right: Flow, clause: tree.Join) -> Flow:
             f"Invalid join condition: types don't match. Got {shown(left_on)}{{{kinds[0]}}} = "
             f"{shown(right_on)}{{{kinds[1]}}}."
         )
+    for one in kinds:
+        check_key(one, shown(left_on))
+    check_windows(left, right)
     within = clause.before_ms is not None
     note = f"> [ JOIN ] | {clause.kind} | {shown(left_on)} = {shown(right_on)}"
     if left.table and not right.table:
@@ -45,6 +50,21 @@ def join(left: Flow, right: Flow, clause: tree.Join) -> Flow:
             "a WITHIN clause with a stream-stream join, please visit: docs/sql.md"
         )
     return _streams(left, right, clause, left_on, right_on, kinds[0], note)
+
+
+def check_windows(left: Flow, right: Flow) -> None:
+    kinds = [None if one.window is None else one.window.kind for one in (left, right)]
+    if None in kinds and kinds != [None, None]:
+        told = [
+            f"{', '.join(one.sources)} is {'not' if kind is None else kind} windowed"
+            for one, kind in zip((left, right), kinds, strict=True)
+        ]
+        raise SqlError(f"Can not join windowed source to non-windowed source: {told[0]}, and {told[1]}.")
+    if "SESSION" in kinds and kinds[0] != kinds[1]:
+        raise SqlError(
+            f"Incompatible windowed sources: {kinds[0]} and {kinds[1]}. Sources with SESSION windows can only be "
+            "joined to others with SESSION windows."
+        )
 
 
 def sides(left: Relation, right: Relation, clause: tree.Join) -> tuple[tree.Expression, tree.Expression]:
@@ -82,7 +102,20 @@ def shown(expression: tree.Expression) -> str:
 
 
 def is_key(flow: Flow, on: tree.Expression) -> bool:
-    return len(flow.relation.keys) == 1 and on in flow.relation.keys[0]
+    relation = flow.relation
+    if len(relation.keys) != 1 or on in relation.only_shown:
+        return False
+    return on in relation.keys[0] or on in relation.same_as_key
+
+
+def equals(flow: Flow, on: tree.Expression) -> tuple[tree.Expression, ...]:
+    """What is equal to one side of a join, that side first."""
+    if not is_key(flow, on):
+        return (on,)
+    relation = flow.relation
+    found = dict.fromkeys((on, *relation.keys[0], *relation.same_as_key))
+    gone = {tree.Column(one.name, None) for one in relation.columns if one.source is None}
+    return tuple(one for one in found if one not in gone)
 
 
 def new_key(flow: Flow, on: tree.Expression) -> NewKey:
@@ -91,6 +124,11 @@ def new_key(flow: Flow, on: tree.Expression) -> NewKey:
 
 
 def rekeyed(flow: Flow, on: tree.Expression, serde: Any) -> Any:
+    if flow.window is not None and not is_key(flow, on):
+        raise SqlError(
+            f"Implicit repartitioning of windowed sources is not supported: {shown(on)} is not the key of "
+            f"{', '.join(flow.sources)}."
+        )
     return flow.handle if is_key(flow, on) else flow.handle.select_key(new_key(flow, on)).repartition(key=serde)
 
 
@@ -98,15 +136,40 @@ def result(
     left: Flow, right: Flow, clause: tree.Join, on: tuple[tree.Expression, tree.Expression], kind: SqlType
 ) -> tuple[Relation, bool]:
     """The relation behind a join, and whether the key has to be put into its rows: it is in no column of either side
-    where both may be missing, or where it was computed."""
-    viable = () if clause.kind == "OUTER" else on
-    keys = tuple(one for one in viable if isinstance(one, tree.Column))
-    relation = joined(left.relation, right.relation, (keys,))
+    where both may be missing, or where it was computed. Of a side that may be missing a column can show the key, but
+    a later join by it is not one by the key."""
+    mine, theirs = equals(left, on[0]), equals(right, on[1])
+    lasting = {"INNER": (*mine, *theirs), "LEFT": mine, "RIGHT": theirs, "OUTER": ()}[clause.kind]
+    viable = () if clause.kind == "OUTER" else (*mine, *theirs)
+    keys = tuple(dict.fromkeys(one for one in viable if isinstance(one, tree.Column)))
+    relation = joined(without_join_key(left.relation), without_join_key(right.relation), (keys,))
     if keys:
-        return relation, False
-    column = RelationColumn(None, "ROWKEY", kind, key=True)
-    first = tree.Column("ROWKEY", None)
-    return Relation((*relation.columns, column), ((first,),), relation.functions, relation.sources), True
+        missing = (*left.relation.only_shown, *right.relation.only_shown)
+        shown_only = tuple(one for one in keys if one not in lasting or one in missing)
+        others = tuple(one for one in lasting if one not in keys)
+        return replace(relation, same_as_key=others, only_shown=shown_only), False
+    column = RelationColumn(None, join_key_name(relation), kind, key=True)
+    first = tree.Column(column.name, None)
+    columns = (*relation.columns, column)
+    return replace(relation, columns=columns, keys=((first,),), same_as_key=lasting), True
+
+
+def join_key_name(relation: Relation) -> str:
+    """ROWKEY, or with a number if a column has that name."""
+    taken = {one.name for one in relation.columns}
+    name, number = "ROWKEY", 0
+    while name in taken:
+        number += 1
+        name = f"ROWKEY_{number}"
+    return name
+
+
+def without_join_key(relation: Relation) -> Relation:
+    """The key that an earlier join put behind its rows is no column of the next one's result."""
+    columns = tuple(
+        replace(one, name=JOIN_KEY, pseudo=True) if one.source is None and one.key else one for one in relation.columns
+    )
+    return replace(relation, columns=columns)
 
 
 def finished(
@@ -190,6 +253,11 @@ def _tables(
         return finished(handle, left, right, relation, adds_key, kind, True, note)
     if clause.kind not in ("INNER", "LEFT"):
         raise SqlError(f"Invalid join type: {clause.kind} foreign-key joins of tables are not supported.")
+    if left.relation.sources > 1:
+        raise SqlError(
+            "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. Got "
+            f"{shown(left_on)} = {shown(right_on)}."
+        )
     method = left.handle.join_by if clause.kind == "INNER" else left.handle.left_join_by
     handle = method(right.handle, new_key(left, left_on), joiner)
     relation = joined(left.relation, right.relation, left.relation.keys)

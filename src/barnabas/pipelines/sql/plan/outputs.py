@@ -13,7 +13,7 @@ from barnabas.pipelines.sql.metastore import KEY, VALUE, FormatInfo, SourceColum
 from barnabas.pipelines.sql.operators import OwnTime, key_serde, value_serde
 from barnabas.pipelines.sql.plan.flows import Flow, columns_of, windowed
 from barnabas.pipelines.sql.relations import ROWTIME, WINDOWEND, WINDOWSTART, Relation
-from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.sql.types import SqlType, fits
 from barnabas.pipelines.streams.serdes import Serde
 from barnabas.pipelines.streams.streams import Stream
 
@@ -60,10 +60,11 @@ def expanded(relation: Relation, items: tuple[tree.SelectItem, ...]) -> list[Ite
     found: list[Item] = []
     taken: set[str] = set()
     clashing = clashes(relation)
+    columns = {one.name for one in relation.columns}
 
-    def named(wanted: str, *, numbered: bool = False) -> str:
+    def named(wanted: str, *, numbered: bool = False, of_field: bool = False) -> str:
         name, count = (f"{wanted}_0" if numbered else wanted), 0
-        while name in taken and (numbered or count or wanted in taken):
+        while name in taken or ((numbered or of_field) and name in columns):
             count += 1
             name = f"{wanted}_{count}"
         taken.add(name)
@@ -81,9 +82,10 @@ def expanded(relation: Relation, items: tuple[tree.SelectItem, ...]) -> list[Ite
                 raise SqlError(f"->* is for a STRUCT, not for {kind}.")
             found += [Item(named(name), tree.Field(item.struct, name)) for name, _ in kind.fields]
         elif item.expression is None:
-            for column in relation.star(item.source):
-                prefix = f"{column.source}_" if relation.sources > 1 and column.source else ""
-                found.append(Item(named(prefix + column.name), tree.Column(column.name, column.source)))
+            named_before = [relation.normal(one.expression) for one in items if one.expression is not None]
+            for name, expression in relation.star(item.source):
+                if isinstance(expression, tree.Column) or expression not in named_before:
+                    found.append(Item(named(name), expression))
         else:
             found.append(Item(item.alias or _own_name(relation, item.expression, clashing, named), item.expression))
     return found
@@ -100,7 +102,7 @@ def _own_name(relation: Relation, expression: tree.Expression, clashing: set[str
             return str(named(f"{expression.source}_{expression.name}"))
         return str(named(expression.name))
     if isinstance(expression, tree.Field):
-        return str(named(expression.name))
+        return str(named(expression.name, of_field=True))
     return str(named("KSQL_COL", numbered=True))
 
 
@@ -111,7 +113,7 @@ def select(flow: Flow, items: list[Item], expressions: list[tree.Expression], pe
     key_at: list[int] = []
     normal = [relation.normal(one) for one in expressions]
     for position, keys in enumerate(relation.keys):
-        found = [at for at, one in enumerate(normal) if one in keys]
+        found = [at for key in keys for at, one in enumerate(normal) if one == key]
         same = [at for at in found if normal[at] == normal[found[0]]] if found else []
         if persistent is not None and not found:
             shown = " or ".join(_column_name(one) for one in keys)
@@ -179,11 +181,17 @@ def show(flow: Flow, selected: Selected, topic: str) -> Flow:
 
 
 def reordered(selected: Selected, target: tuple[SourceColumn, ...], name: str) -> Selected:
-    """SELECT's items in the order of a target that is there already."""
+    """SELECT's items in the order of a target that is there already, widened to its types."""
     wanted = [(one.name, one.kind, one.role) for one in target]
     given = {one.name: one for one in selected.columns()}
     have = [(one.name, one.kind, one.role) for one in selected.columns()]
-    if sorted(have, key=str) != sorted(wanted, key=str):
+    matching = {one.name: given.get(one.name) for one in target}
+    if len(have) != len(wanted) or any(
+        other is None
+        or other.role != one.role
+        or not (other.kind == one.kind or (one.role == VALUE and _widens(other.kind, one.kind)))
+        for one, other in zip(target, matching.values(), strict=False)
+    ):
         raise SqlError(
             f"Incompatible schema between results and sink.\nResult schema is {_schema(have)}\nSink schema of {name} "
             f"is {_schema(wanted)}"
@@ -192,10 +200,19 @@ def reordered(selected: Selected, target: tuple[SourceColumn, ...], name: str) -
     return replace(
         selected,
         names=tuple(selected.names[at] for at in positions),
-        kinds=tuple(selected.kinds[at] for at in positions),
-        expressions=tuple(selected.expressions[at] for at in positions),
+        kinds=tuple(one.kind for one in target),
+        expressions=tuple(
+            given if selected.kinds[at] == one.kind else tree.Cast(given, one.kind)
+            for at, one in zip(positions, target, strict=True)
+            for given in selected.expressions[at : at + 1]
+        ),
         key_at=tuple(positions.index(at) for at in selected.key_at),
     )
+
+
+def _widens(given: SqlType, wanted: SqlType) -> bool:
+    """A whole number goes into every DECIMAL, and is null where it is too large."""
+    return fits(given, wanted) or (given.base in ("INTEGER", "BIGINT") and wanted.base == "DECIMAL")
 
 
 def _schema(columns: list[tuple[str, SqlType, str]]) -> str:

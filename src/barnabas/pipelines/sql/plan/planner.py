@@ -6,19 +6,28 @@ Sources, joins, WHERE, table functions, PARTITION BY or GROUP BY, HAVING, SELECT
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, TABLE_FUNCTIONS
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.metastore import Metastore, SourceColumn, WindowInfo
-from barnabas.pipelines.sql.operators import Condition, Exploded, NewKey
+from barnabas.pipelines.sql.operators import Condition, Exploded, PartitionKey
 from barnabas.pipelines.sql.plan import outputs
 from barnabas.pipelines.sql.plan.flows import Flow, Planning, columns_of, internal_key, source_flow
 from barnabas.pipelines.sql.plan.groups import group, restored
 from barnabas.pipelines.sql.plan.joins import join
-from barnabas.pipelines.sql.relations import Relation, RelationColumn, calls_in, columns_in, rewritten
+from barnabas.pipelines.sql.relations import (
+    WINDOWEND,
+    WINDOWSTART,
+    Relation,
+    RelationColumn,
+    calls_in,
+    check_key,
+    columns_in,
+    rewritten,
+)
 from barnabas.pipelines.sql.types import SqlType
 from barnabas.pipelines.streams.topology import Topology
 
@@ -58,6 +67,8 @@ def plan(
     """`finish` says where results go; without it they are rows of the topic `rows`. `persistent` names the target."""
     if query.as_of is not None:
         raise SqlError("AS OF is for pull queries of one table: SELECT ... FROM table AS OF '2026-01-01T00:00:00';")
+    if query.limit is not None and persistent is not None:
+        raise SqlError("LIMIT is for SELECT alone: a query that writes a stream or a table has no last row.")
     guarantee = EXACTLY_ONCE if exactly_once else "at_least_once"
     planning = Planning(metastore, Topology(name, processing_guarantee=guarantee), log_topic, name)
     flow = _sources(planning, query)
@@ -65,11 +76,11 @@ def plan(
         flow = _where(flow, query.where)
     query, flow = _explode(flow, query)
     if query.group_by:
-        flow, items, expressions = _grouped(flow, query)
+        flow, items, expressions = _grouped(flow, query, persistent=persistent is not None)
     else:
         _refuse_aggregates(query)
         flow = _partition(flow, query)
-        items = outputs.expanded(flow.relation, query.items)
+        items = _items(flow, query, persistent=persistent is not None)
         expressions = [one.expression for one in items]
     selected = outputs.select(flow, items, expressions, persistent)
     flow, selected = (finish or _rows)(flow, selected)
@@ -97,6 +108,10 @@ def _sources(planning: Planning, query: tree.Query) -> Flow:
     for alias in aliases:
         if aliases.count(alias) > 1:
             raise SqlError(f"Each side of the join must have a unique alias: '{alias}' is there twice.")
+    read = [one.name for one in clauses]
+    for name in read:
+        if read.count(name) > 1:
+            raise SqlError(f"Can not join '{name}' to '{name}': self joins are not supported.")
     flows = [
         source_flow(planning, planning.metastore.source(one.name), one.alias, wants_place=wants_place)
         for one in clauses
@@ -124,8 +139,6 @@ def _where(flow: Flow, condition: tree.Expression) -> Flow:
 
 def _explode(flow: Flow, query: tree.Query) -> tuple[tree.Query, Flow]:
     """Table functions become columns of rows that are there once for each of their values."""
-    from dataclasses import replace
-
     expressions = [item.expression for item in query.items if item.expression is not None]
     calls = list(dict.fromkeys(call for one in expressions for call in calls_in(one, TABLE_FUNCTIONS)))
     if not calls:
@@ -164,8 +177,8 @@ def _exploded_names(items: tuple[tree.SelectItem, ...], calls: list[tree.Call]) 
     number = 0
     for item in items:
         alias = item.alias
-        if alias is None and item.expression in calls:
-            alias = f"KSQL_COL_{number}"
+        if alias is None and item.expression is not None and not isinstance(item.expression, (tree.Column, tree.Field)):
+            alias = f"KSQL_COL_{number}" if item.expression in calls else None
             number += 1
         found.append(alias)
     return found
@@ -193,17 +206,56 @@ def _partition(flow: Flow, query: tree.Query) -> Flow:
     if len(by) == 1 and isinstance(by[0], tree.Literal) and by[0].value is None:
         by = []
     columns, kinds = columns_of(flow.relation, by)
-    keyed = flow.handle.select_key(NewKey(columns, all_or_none=False))
+    names = tuple(_key_names(flow.relation, by))
+    for kind, name in zip(kinds, names, strict=True):
+        if kind.base == "NULL":
+            raise SqlError("PARTITION BY NULL is for streams without a key: it can't be one of several.")
+        check_key(kind, name)
+    before = tuple(flow.key_kinds)
+    width, windowed = len(flow.relation.columns), flow.window is not None
+    in_key = len(before) + 2 * windowed
+    of_values = tuple(any(flow.relation.index(each) >= in_key for each in columns_in(one)) for one in by)
+    keyed = flow.handle.select_key(
+        PartitionKey(columns, kinds=before, width=width, windowed=windowed, of_values=of_values)
+    )
     handle = keyed.repartition(key=internal_key(tuple(kinds))) if by else keyed
     keys = tuple((one,) for one in by)
-    relation = Relation(flow.relation.columns, keys, flow.relation.functions, flow.relation.sources)
+    relation = replace(flow.relation, keys=keys, same_as_key=(), key_names=names)
     return flow.with_handle(handle, "> [ PARTITION BY ]", relation=relation, key_kinds=tuple(kinds), window=None)
 
 
-def _grouped(flow: Flow, query: tree.Query) -> tuple[Flow, list[outputs.Item], list[tree.Expression]]:
+def _key_names(relation: Relation, by: list[tree.Expression]) -> list[str]:
+    """What the parts of a new key are called where a star names them."""
+    taken = {one.name for one in relation.columns}
+    found: list[str] = []
+    number = 0
+    for one in by:
+        if isinstance(one, (tree.Column, tree.Field)):
+            found.append(one.name)
+            continue
+        while (name := f"KSQL_COL_{number}") in taken:
+            number += 1
+        taken.add(name)
+        found.append(name)
+    return found
+
+
+def _items(flow: Flow, query: tree.Query, *, persistent: bool) -> list[outputs.Item]:
+    """SELECT's items. The bounds of a source's windows are in its keys: a star shows them, but keeps none."""
+    relation = flow.relation
+    if persistent and relation.sources == 1:
+        bounds = (WINDOWSTART, WINDOWEND)
+        columns = tuple(replace(one, pseudo=one.pseudo or one.name in bounds) for one in relation.columns)
+        relation = replace(relation, columns=columns)
+    return outputs.expanded(relation, query.items)
+
+
+def _grouped(
+    flow: Flow, query: tree.Query, *, persistent: bool
+) -> tuple[Flow, list[outputs.Item], list[tree.Expression]]:
     if query.partition_by:
         raise SqlError("PARTITION BY is not supported with GROUP BY.")
-    items = outputs.expanded(flow.relation, query.items)
+    items = _items(flow, query, persistent=persistent)
     expressions = [one.expression for one in items]
     having = [] if query.having is None else [query.having]
     grouped = group(flow, query, [*expressions, *having])

@@ -99,14 +99,14 @@ def shown_rows(planned: Planned, rows: list[dict[str, Any]]) -> list[Row]:
         if row["value"] is not None:
             found.append(pickle.loads(row["value"]))
         else:
-            found.append(tombstone(planned, pickle.loads(row["key"])))
+            found.append(tombstone(planned, None if row["key"] is None else pickle.loads(row["key"])))
     return found
 
 
 def tombstone(planned: Planned, key: Any) -> Row:
-    """A row that is gone: its key, and nulls."""
+    """A row that is gone, or a record without a value: its key, and nulls."""
     inner = key.key if isinstance(key, Windowed) else key
-    parts = (inner,) if len(planned.key_at) == 1 else inner
+    parts = (inner,) if len(planned.key_at) == 1 or inner is None else inner
     by_place = dict(zip(planned.key_at, parts, strict=False))
     return tuple(thawed(by_place.get(at), kind) for at, kind in enumerate(planned.kinds))
 

@@ -13,6 +13,7 @@ from barnabas.node.storage.cleaning.offset_map import SLOT_BYTES
 from barnabas.node.storage.cleaning.records import Uncleanable
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import MARKER_KEY, MARKER_VALUE
 from barnabas.wire.batch import Record, build_batch, read_header
@@ -377,7 +378,7 @@ def test_any_log_keeps_the_latest_record_of_every_key_in_its_place(clean, record
     )
     model, now_ms = Model(), NOW_MS
     with TemporaryDirectory() as root, patch("os.fsync"):
-        log = PartitionLog.create(f"{root}/t-0", "t", 0, config, now_ms=NOW_MS)
+        log = create_log(f"{root}/t-0", "t", 0, config, now_ms=NOW_MS)
         for step in steps:
             match step:
                 case "append", rows, codec:
@@ -392,7 +393,7 @@ def test_any_log_keeps_the_latest_record_of_every_key_in_its_place(clean, record
                         model.cleaned(clean(log, now_ms, dedupe_buffer_bytes=table_bytes).end_offset, now_ms)
             model.check(records(log))
         log.close(clean=False)
-        again = PartitionLog.open(
+        again = open_log(
             log.directory, "t", 0, config, clean=False, recovery_point=0, log_start_offset=0, now_ms=NOW_MS
         )
         assert again.log_end_offset == len(model.written)

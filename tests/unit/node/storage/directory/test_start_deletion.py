@@ -170,7 +170,7 @@ def test_a_partition_that_is_deleted_meanwhile_harms_nobody(tmp_path: Path, batc
         first, second = await filled(dirs, batch, partitions=2)
         first.advance_log_start_offset(95)
         second.advance_log_start_offset(95)
-        dirs.delete_partitions([first])
+        dirs.dir_of(first).remove(first)
         await until(lambda: names(tmp_path / "orders-1") == [90])
         assert dirs.dirs[0].offline is None
         await dirs.close(clean=True)

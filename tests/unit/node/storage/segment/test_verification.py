@@ -105,7 +105,7 @@ def test_a_missing_index_is_written_anew_and_rot_behind_it_removes_nothing(
         assert read_all(log) == [*range(0, bases[2], 10), -1]
         log.close(clean=False)
     assert (directory / f"{bases[1]:020d}.index").read_bytes() == written
-    assert caplog.messages == [f"orders-0: the segment at {bases[1]} lacks an index, which is written anew"]
+    assert caplog.messages == [f"orders-0: the segment at offset {bases[1]} lacks an index; rebuilding it"]
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -180,7 +180,7 @@ def test_a_damaged_transaction_index_is_written_anew(
     again = reopen(clean=True, segment_bytes=300)
     assert again.aborted_transactions(0, again.log_end_offset) == aborted
     assert path.read_bytes() == written
-    assert caplog.messages == [f"{path.with_suffix('.log')}: its transaction index is damaged and is written anew"]
+    assert caplog.messages == [f"{path.with_suffix('.log')}: its transaction index is damaged; rebuilding it"]
 
 
 def test_where_offsets_must_follow_on_each_other_a_leap_ends_the_log(

@@ -34,12 +34,10 @@ def array_distinct(values: list[Any]) -> list[Any]:
     return _first_of_each(values)
 
 
-@function("ARRAY_EXCEPT", "ARRAY<T>, ARRAY<T> -> ARRAY<T>", nulls=True)
-def array_except(left: list[Any] | None, right: list[Any] | None) -> list[Any] | None:
+@function("ARRAY_EXCEPT", "ARRAY<T>, ARRAY<T> -> ARRAY<T>")
+def array_except(left: list[Any], right: list[Any]) -> list[Any]:
     """The values of one array that are not in another, each once."""
-    if left is None:
-        return None
-    gone = {frozen(one) for one in right or ()}
+    gone = {frozen(one) for one in right}
     return [one for one in _first_of_each(left) if frozen(one) not in gone]
 
 

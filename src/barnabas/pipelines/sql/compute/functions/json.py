@@ -21,13 +21,16 @@ class _Number(str):
 
 def read(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_Number, parse_constant=_refused)
+        return DECODER.raw_decode(text.lstrip())[0]  # as Java's reader, which does not look behind the value
     except (ValueError, RecursionError):
         raise EvaluationError("Invalid JSON") from None
 
 
 def _refused(word: str) -> Any:
     raise ValueError(word)
+
+
+DECODER = json.JSONDecoder(parse_float=_Number, parse_constant=_refused)
 
 
 def written(value: Any) -> str:
@@ -149,9 +152,11 @@ def json_keys(text: str) -> list[str] | None:
 
 @function("JSON_RECORDS", "STRING -> MAP<STRING,STRING>")
 def json_records(text: str) -> dict[str, str] | None:
-    """A JSON object as a map, each value as JSON."""
+    """A JSON object as a map, each value as JSON, texts as they are."""
     found = _lenient(text)
-    return {key: written(one) for key, one in found.items()} if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    return {key: one if isinstance(one, str) else written(one) for key, one in found.items()}
 
 
 @function("TO_JSON_STRING", "T -> STRING", nulls=True, typed=True)

@@ -174,9 +174,7 @@ def round_double_to(value: float, places: int) -> float:
     return float(rounded(Decimal(repr(value)), places, half_up(value)))
 
 
-@function(
-    "ROUND", "DECIMAL -> DECIMAL", returns=lambda kinds: decimal(max(kinds[0].precision - kinds[0].scale + 1, 1), 0)
-)
+@function("ROUND", "DECIMAL -> DECIMAL", returns=lambda kinds: decimal(max(kinds[0].precision - kinds[0].scale, 1), 0))
 def round_decimal(value: Decimal) -> Decimal:
     return rounded(value, 0, half_up(value))
 
@@ -242,9 +240,14 @@ def least(*values: Any) -> Any:
     return min((one for one in values if one is not None), default=None)
 
 
-@function("GEO_DISTANCE", "DOUBLE, DOUBLE, DOUBLE, DOUBLE, STRING? -> DOUBLE")
-def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str = "KM") -> float:
+@function("GEO_DISTANCE", "DOUBLE, DOUBLE, DOUBLE, DOUBLE, STRING? -> DOUBLE", nulls=True)
+def geo_distance(
+    lat1: float | None, lon1: float | None, lat2: float | None, lon2: float | None, unit: str | None = None
+) -> float | None:
     """The way along a great circle between two points: GEO_DISTANCE(lat1, lon1, lat2, lon2 [, 'KM' | 'MI'])."""
+    if lat1 is None or lon1 is None or lat2 is None or lon2 is None:
+        return None
+    unit = unit or "KM"
     for latitude in (lat1, lat2):
         if not -90 <= latitude <= 90:
             raise java.EvaluationError(f"latitudes of GEO_DISTANCE are from -90 to 90 degrees, not {latitude}")

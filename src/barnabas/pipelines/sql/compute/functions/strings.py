@@ -54,10 +54,10 @@ def _read(text: str, encoding: str) -> bytes:
     name = encoding.lower()
     try:
         if name == "hex":
-            plain = text[2:] if text[:2].lower() == "0x" else text
-            if plain[:2].lower() == "x'":
-                plain = plain[2:-1]
-            return binascii.unhexlify(plain.zfill(len(plain) + len(plain) % 2))
+            if text[:2].lower() == "0x":
+                return binascii.unhexlify(text[2:].zfill(len(text) + len(text) % 2 - 2))
+            quoted = len(text) > 2 and text[:2].lower() == "x'" and text[-1] == "'"
+            return binascii.unhexlify(text[2:-1] if quoted else text)
         if name == "base64":
             return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -252,10 +252,9 @@ def replace(text: str, old: str, new: str) -> str:
 @function("SPLIT", "STRING, STRING -> ARRAY<STRING>", "BYTES, BYTES -> ARRAY<BYTES>")
 def split(text: Any, delimiter: Any) -> list[Any]:
     """A text cut at a delimiter; an empty one cuts between all characters."""
-    if not delimiter:
+    if not delimiter and text:
         return [text[at : at + 1] for at in range(len(text))]
-    found: list[Any] = text.split(delimiter)
-    return found
+    return [text] if not delimiter else list(text.split(delimiter))
 
 
 @function("SPLIT_TO_MAP", "STRING, STRING, STRING -> MAP<STRING,STRING>")
@@ -263,8 +262,8 @@ def split_to_map(text: str, entry: str, key_value: str) -> dict[str, str] | None
     """Entries of a text as a map: SPLIT_TO_MAP('a=1;b=2', ';', '=')."""
     if not entry or not key_value:
         return None
-    pairs = (one.split(key_value, 1) for one in text.split(entry) if one)
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    pairs = (one.split(key_value) for one in text.split(entry) if one)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1}  # what comes behind a second delimiter is left out
 
 
 @function("SUBSTRING", "STRING, INTEGER, INTEGER? -> STRING", "BYTES, INTEGER, INTEGER? -> BYTES")

@@ -105,14 +105,14 @@ def date_to_string(days: int, pattern: str) -> str:
 
 @function("PARSE_DATE", "STRING, STRING -> DATE")
 def parse_date(text: str, pattern: str) -> int:
-    """Text as a date, by a pattern of Java's."""
-    return dates.ms_of(dates.parse_moment(text, pattern)) // dates.DAY_MS
+    """Text as a date, by a pattern of Java's; what comes behind the date does not matter."""
+    return dates.ms_of(dates.parse_moment(text, pattern, prefix=True)) // dates.DAY_MS
 
 
 @function("STRINGTODATE", "STRING, STRING -> INTEGER")
 def string_to_date(text: str, pattern: str) -> int:
     """Text as days since 1970, by a pattern of Java's."""
-    return parse_date(text, pattern)
+    return dates.ms_of(dates.parse_moment(text, pattern)) // dates.DAY_MS
 
 
 @function("PARSE_TIME", "STRING, STRING -> TIME")
