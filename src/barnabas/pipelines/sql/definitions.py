@@ -64,6 +64,7 @@ def format_info(
     if (delimiter := properties.get(f"{what}_DELIMITER")) is not None:
         if upper != "DELIMITED":
             raise SqlError(f"{what}_DELIMITER is supported by format DELIMITED only, not by {upper}.")
+        check_delimiter(str(delimiter), what)
         given["DELIMITER"] = delimiter
     if what == "VALUE" and (wrap := properties.get("WRAP_SINGLE_VALUE")) is not None:
         if len(columns) != 1:
@@ -85,6 +86,13 @@ def format_info(
             raise SqlError(f"{what}_SCHEMA_FULL_NAME cannot be empty.")
         given["SCHEMA_NAME"] = full_name
     return FormatInfo(upper, tuple(given.items()))
+
+
+def check_delimiter(delimiter: str, what: str) -> None:
+    if not delimiter.strip():
+        raise SqlError(f"{what}_DELIMITER can't be empty nor a blank: SPACE and TAB are written as words.")
+    if len(delimiter) > 1 and delimiter.upper() not in ("SPACE", "TAB"):
+        raise SqlError(f"{what}_DELIMITER is one character, or SPACE or TAB, not '{delimiter}'.")
 
 
 def full_schema_name(properties: Settings, what: str) -> str | None:
@@ -151,6 +159,8 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
         )
     default_key = str(settings.get("ksql.persistence.default.format.key", "KAFKA"))
     key_format = str(properties.get("KEY_FORMAT") or default_key)
+    for what, name in ((KEY, key_format), (VALUE, str(value_format))):
+        format_info(name, [], {one: properties[one] for one in properties if one == f"{what}_DELIMITER"}, {}, what)
     keys, values = inferred((keys, values), str(topic), (key_format, str(value_format)), properties, settings)
     columns = [*keys, *values, *(one for one in columns if one.role == HEADERS)]
     if statement.table and columns and not keys:

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.pipelines.sql.compute.aggregates import AGGREGATES
 from barnabas.pipelines.sql.definitions import check_properties, defined, format_info, named_column
 from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.formats.codecs import check_format
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import parse_statement
 from barnabas.pipelines.sql.metastore import KEY, VALUE, DataSource, FormatInfo, Metastore, SourceColumn, WindowInfo
@@ -367,6 +368,7 @@ def sink_source(
     keys = [one for one in columns if one.role == KEY]
     values = [one for one in columns if one.role == VALUE]
     key_name = str(properties.get("KEY_FORMAT") or inherited_key(first.key_format, settings))
+    check_format(key_name, [], "key")
     value_name = str(properties.get("VALUE_FORMAT") or first.value_format.name)
     timestamp = properties.get("TIMESTAMP")
     passed_on = {"VALUE_DELIMITER": first.value_format.get("DELIMITER")} if value_name.upper() == "DELIMITED" else {}

@@ -370,6 +370,15 @@ def test_a_table_is_joined_by_a_foreign_key_first_or_not_at_all(bench: Bench) ->
             "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', key_schema_id=1);",
             "KEY_SCHEMA_ID is for formats with a registry",
         ),
+        *(
+            (
+                f"CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='DELIMITED', value_delimiter='{one}');",
+                told,
+            )
+            for one, told in (("<>", "is one character"), ("", "can't be empty"), (" ", "can't be empty"))
+        ),
+        ("CREATE STREAM s WITH (kafka_topic='s', value_format='FOO');", "Unknown format: FOO"),
+        ("CREATE STREAM s WITH (key_format='FOO') AS SELECT * FROM given;", "Unknown format: FOO"),
         ("DROP STREAM given DELETE TOPIC;", "Cannot delete topic for read-only source"),
         (
             "CREATE OR REPLACE STREAM given (v INT) WITH (kafka_topic='g', value_format='JSON');",
