@@ -32,6 +32,8 @@ PROPERTIES = {
     "KEY_SCHEMA_FULL_NAME",
     "VALUE_SCHEMA_FULL_NAME",
     "VALUE_AVRO_SCHEMA_FULL_NAME",
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
     "RETENTION_MS",
     "CLEANUP_POLICY",
     "SOURCED_BY_CONNECTOR",
@@ -79,6 +81,12 @@ def format_info(
         given["REGISTRY"] = settings.get("ksql.schema.registry.url")
         if (schema_id := properties.get(f"{what}_SCHEMA_ID")) is not None:
             given["SCHEMA_ID"] = int(schema_id)
+    if (nulls := properties.get(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION")) is not None:
+        if not upper.startswith("PROTOBUF"):
+            raise SqlError(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION is for PROTOBUF, and {what}_FORMAT is {upper}.")
+        if str(nulls).upper() not in ("OPTIONAL", "WRAPPER"):
+            raise SqlError(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION is OPTIONAL or WRAPPER, not {nulls}.")
+        given["NULLABLE"] = str(nulls).upper()
     if (full_name := full_schema_name(properties, what)) is not None:
         if upper not in ("AVRO", "PROTOBUF"):
             raise SqlError(f"{what}_SCHEMA_FULL_NAME is for AVRO and PROTOBUF, and {what}_FORMAT is {upper}.")
