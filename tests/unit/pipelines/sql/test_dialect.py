@@ -420,10 +420,9 @@ def test_a_given_schema_spells_its_fields_and_fills_what_is_missing(bench: Bench
         "CREATE STREAM s (v INT, more STRUCT<init INT>) WITH (kafka_topic='s', value_format='JSON');"
         f"CREATE STREAM o WITH (value_format='AVRO', value_schema_id={made.id}) AS SELECT v AS vname, more FROM s;"
     )
-    written: list[bytes | None] = []
     bench.pipe(CaseRecord("s", None, {"v": 1, "more": {"init": 2}}, 0))
-    written = [value for topic, _, value, _ in bench._written if topic == "O"]
-    found = Deserializer(registry).decode(written[0] or b"")
+    (written,) = (one.value for one in bench._written if one.topic == "O")
+    found = Deserializer(registry).decode(written or b"")
     assert found == {"vName": 1, "more": {"inIt": 2}, "extra": 7}
 
 
