@@ -322,7 +322,7 @@ def test_a_record_that_cannot_be_read_is_told_in_the_processing_log() -> None:
         line["message"]["deserializationError"]["errorMessage"]
         == 'Can\'t convert field V: For input string: "no number"'
     )
-    assert [value for topic, _, value, _ in bench._written if topic == "O"] == [b'{"V":1}']
+    assert [one.value for one in bench._written if one.topic == "O"] == [b'{"V":1}']
     bench.close()
 
 
