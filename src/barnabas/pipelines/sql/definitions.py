@@ -147,6 +147,11 @@ def columns_of(statement: tree.CreateSource) -> list[SourceColumn]:
         if role == HEADERS and one.header is None and one.kind != ALL_HEADERS:
             raise SqlError(f"Invalid type for HEADERS column: expected {ALL_HEADERS}, got {one.kind}")
         found.append(SourceColumn(one.name, one.kind, role, one.header))
+    headers = [one.header for one in found if one.role == HEADERS]
+    if None in headers and len(headers) > 1:
+        raise SqlError("A HEADERS column has all headers: there is one of it, and no HEADER('key') beside it.")
+    if twice := next((one for one in headers if headers.count(one) > 1), None):
+        raise SqlError(f"There is one column for each header: HEADER('{twice}') is there twice.")
     order = {KEY: 0, VALUE: 1, HEADERS: 2}
     return sorted(found, key=lambda one: order[one.role])
 

@@ -83,23 +83,30 @@ class Bench:
         if isinstance(statement, tree.InsertValues):
             self._insert(statement)
             return
+        if isinstance(statement, tree.RunScript):
+            self.execute(Path(statement.path).read_text())
+            return
         if not isinstance(statement, DEFINING):
             raise SqlError(f"The test runner has no use for {type(statement).__name__} statements.")
         if isinstance(statement, tree.CreateFunction):
             check_function(statement)
         change = self.engine.apply(statement, self._number)
         self._number += 1
-        for query_id in change.stops:
-            self._running.pop(query_id).driver.close()
+        stopped = {query_id: self._running.pop(query_id).driver for query_id in change.stops}
         if change.starts is not None:
-            self._start(change.starts)
+            self._start(change.starts, stopped.pop(change.starts.id, None))
+        for one in stopped.values():
+            one.close()
 
-    def _start(self, query: PersistentQuery) -> None:
-        self.start(query.id, query.planned)
+    def _start(self, query: PersistentQuery, before: TopologyTestDriver | None) -> None:
+        self.start(query.id, query.planned, before)
 
-    def start(self, query_id: str, planned: Planned) -> None:
+    def start(self, query_id: str, planned: Planned, before: TopologyTestDriver | None = None) -> None:
+        """A query that replaces one goes on at its state."""
         graph = planned.topology.graph
         driver = TopologyTestDriver(planned.topology, partitions=self.partitions)
+        if before is not None:
+            driver.go_on(before)
         sinks = {sink.topic for _, sink in graph.sinks()}
         self._running[query_id] = Running(driver, set(graph.topics()), sinks)
 

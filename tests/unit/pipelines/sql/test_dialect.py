@@ -380,6 +380,15 @@ def test_a_table_is_joined_by_a_foreign_key_first_or_not_at_all(bench: Bench) ->
         ),
         ("CREATE STREAM s WITH (kafka_topic='s', value_format='FOO');", "Unknown format: FOO"),
         ("CREATE STREAM s WITH (key_format='FOO') AS SELECT * FROM given;", "Unknown format: FOO"),
+        (
+            "CREATE STREAM s (a ARRAY<STRUCT<key STRING, value BYTES>> HEADERS, b BYTES HEADER('b')) "
+            "WITH (kafka_topic='s', value_format='JSON');",
+            "A HEADERS column has all headers",
+        ),
+        (
+            "CREATE STREAM s (a BYTES HEADER('b'), b BYTES HEADER('b')) WITH (kafka_topic='s', value_format='JSON');",
+            "is there twice",
+        ),
         ("DROP STREAM given DELETE TOPIC;", "Cannot delete topic for read-only source"),
         (
             "CREATE OR REPLACE STREAM given (v INT) WITH (kafka_topic='g', value_format='JSON');",

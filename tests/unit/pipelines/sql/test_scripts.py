@@ -87,3 +87,35 @@ def test_the_tool_runs_all_files_of_a_directory(tmp_path: Path, capsys: pytest.C
     written(tmp_path, f"--@test: first\n{SETUP}")
     assert main(["ksql-test-runner", "-td", str(tmp_path)]) == 0
     assert main(["ksql-test-runner", "-td", str(tmp_path / "nowhere")]) == 1
+
+
+REPLACED = (
+    "CREATE STREAM a (id INT KEY, v INT) WITH (kafka_topic='a', value_format='JSON');"
+    "CREATE STREAM b AS SELECT * FROM a;"
+    "CREATE TABLE c AS SELECT id, COUNT(*) AS n FROM a WHERE v > 0 GROUP BY id;"
+    "INSERT INTO a VALUES (1, 0); INSERT INTO a VALUES (1, 1);"
+)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "CREATE OR REPLACE STREAM b AS SELECT * FROM a WHERE v > 5; INSERT INTO a VALUES (2, 1);"
+        "INSERT INTO a VALUES (3, 7); ASSERT VALUES b (v) VALUES (0); ASSERT VALUES b (v) VALUES (1);"
+        "ASSERT VALUES b (id, v) VALUES (3, 7);",
+        "CREATE OR REPLACE TABLE c AS SELECT id, COUNT(*) AS n FROM a WHERE v < 0 GROUP BY id;"
+        "INSERT INTO a VALUES (1, 5); INSERT INTO a VALUES (1, -5);"
+        "ASSERT VALUES c (n) VALUES (1); ASSERT VALUES c (n) VALUES (2);",
+    ],
+)
+def test_a_query_that_replaces_another_goes_on_where_that_one_was(tmp_path: Path, then: str) -> None:
+    (script,) = scripts_in(written(tmp_path, f"--@test: replaced\n{REPLACED}{then}"))
+    assert tried(script) is None
+
+
+def test_a_script_runs_another_and_inserts_what_fits(tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("CREATE STREAM s (d DECIMAL(4, 2), b BYTES) WITH (kafka_topic='s', value_format='JSON');")
+    text = f"RUN SCRIPT '{other}'; INSERT INTO s VALUES (1, 'IQ=='); ASSERT VALUES s (d, b) VALUES (1.00, 'IQ==');"
+    (script,) = scripts_in(written(tmp_path, f"--@test: inserted\n{text}"))
+    assert tried(script) is None
