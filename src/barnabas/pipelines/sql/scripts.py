@@ -184,7 +184,8 @@ def columns_of_record(source: DataSource, record: Written, reader: ReadSource) -
     """A record as its columns; of a tombstone those of the key."""
     assert reader.key_codec is not None
     assert reader.value_codec is not None
-    key, bounds = record.key, ()
+    key: bytes | None = record.key
+    bounds: tuple[int, ...] = ()
     try:
         if key is not None and source.window is not None:
             key, bounds = reader.unwindowed(key)
