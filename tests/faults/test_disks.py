@@ -146,7 +146,7 @@ def test_compaction_waits_for_room_on_a_full_disk(start: Start, small_disk: Smal
     for number in range(2):
         (disk / f"filler-{number}").unlink()
     client.configure("t", min_cleanable_dirty_ratio=0.01)
-    tools.wait_until(lambda: "t-0 is compacted later, the disk is full: " in node.log())
+    tools.wait_until(lambda: "the disk is full, compacting t-0 later: " in node.log())
     assert client.read("t") == before
     assert client.produce("t", keyed(60)) == (0, 60)
     tools.wait_until(lambda: not list((disk / "data" / "t-0").glob("*.cleaned")))
