@@ -162,7 +162,7 @@ def test_inserts_are_exactly_once(bench: Bench, server: MariaDb, database: str) 
     def lost(*_: Any, **__: Any) -> None:
         raise ConnectionError("the worker died here")
 
-    original, turns.commit_positions = turns.commit_positions, lost  # type: ignore[assignment]
+    original, turns.commit_positions = turns.commit_positions, lost
     try:
         assert run_turn(turn).failed
     finally:

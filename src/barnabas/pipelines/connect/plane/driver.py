@@ -29,6 +29,7 @@ TICK_S = 0.05
 TRIGGER = "50 milliseconds"
 QUERIES_MAX = 4
 RESTART_S = 1.0
+ONCE = {"spark.task.maxFailures": "1", "spark.speculation": "false"}  # a turn is planned anew, never repeated
 
 
 class TurnQuery:
@@ -97,7 +98,7 @@ class Driver:
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="orders", daemon=True).start()
-        conf = {"spark.driver.memory": os.environ.get("BARNABAS_CONNECT_MEMORY", "512m")}
+        conf = {"spark.driver.memory": os.environ.get("BARNABAS_CONNECT_MEMORY", "512m"), **ONCE}
         master = os.environ.get("BARNABAS_CONNECT_MASTER")
         spark = session("barnabas connect", master=master, conf=conf)
         active_here(spark)

@@ -95,7 +95,7 @@ class BinlogStream:
     def _skipped_much(self) -> bool:
         """What nobody wants is not read again and again."""
         file, position = self._begun_at
-        return self.offset["file"] != file or self.offset["pos"] - position > SKIP_BYTES
+        return bool(self.offset["file"] != file or self.offset["pos"] - position > SKIP_BYTES)
 
     def flushed(self) -> Batch:
         self._begun_at = self.offset["file"], self.offset["pos"]
