@@ -29,32 +29,42 @@ class Wakeup(asyncio.Future[None]):
 
 
 class Wakeups:
-    """Of one dispatcher."""
+    """Of one dispatcher.
 
-    __slots__ = ("_woken", "collects")
+    Those that are resumed resume nobody at once: it could be a request of the very connection that is being served,
+    whose earlier answers are not written yet.
+    """
+
+    __slots__ = ("_collects", "_is_open", "_woken")
 
     def __init__(self) -> None:
-        self.collects = False
+        self._is_open = False
+        self._collects = False
         self._woken: deque[Callable[[], None]] = deque()
 
+    def open(self) -> bool:
+        """A connection begins to serve; False if that happens while another one is serving."""
+        if self._is_open:
+            return False
+        self._is_open = self._collects = True
+        return True
+
     def add(self, resume: Callable[[], None]) -> None:
-        if self.collects:
+        if self._collects:
             self._woken.append(resume)
         else:
             asyncio.get_running_loop().call_soon(resume)
 
-    def resume_collected(self) -> None:
-        """Those that are woken meanwhile go on too, as long as they are few."""
-        woken, left = self._woken, ANSWERED_FIRST_MAX
-        try:
-            while woken and left:
-                left -= 1
-                try:
-                    woken.popleft()()
-                except Exception as error:  # it is no fault of the request that woke this one
-                    loop = asyncio.get_running_loop()
-                    loop.call_exception_handler({"message": "could not resume a waiting request", "exception": error})
-        finally:
-            self.collects = False
-            while woken:
-                self.add(woken.popleft())
+    def close(self) -> None:
+        """Requests that were woken since `open` go on, some of them at once."""
+        self._collects = False
+        woken = self._woken
+        for _ in range(min(len(woken), ANSWERED_FIRST_MAX)):
+            try:
+                woken.popleft()()
+            except Exception as error:  # it is no fault of the request that woke this one
+                loop = asyncio.get_running_loop()
+                loop.call_exception_handler({"message": "could not resume a waiting request", "exception": error})
+        while woken:
+            self.add(woken.popleft())
+        self._is_open = False

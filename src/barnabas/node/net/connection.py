@@ -285,13 +285,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._busy = True
         answers: list[Part] = []
         wakeups = self._wakeups
-        is_first, wakeups.collects = not wakeups.collects, True
+        is_first = wakeups.open()
         try:
             try:
                 wanted = self._serve_turn(answers)
             finally:
                 if is_first:
-                    wakeups.resume_collected()
+                    wakeups.close()
         except InvalidRequest as error:
             self._write(answers)
             self._reject(str(error))

@@ -67,6 +67,22 @@ def test_those_that_wait_are_answered_before_the_one_that_wakes_them(net: Any, w
     assert len(written) == count + 1
 
 
+def test_answers_of_one_connection_keep_their_order_whoever_wakes_whom(net: Any) -> None:
+    """The first connection wakes the second, whose next request wakes what waits on the first one."""
+    handler = Waiting()
+
+    async def scenario() -> None:
+        async with net.run(handler.handle) as run:
+            first, second = await run.connect(), await run.connect()
+            second.send(net.api_versions_frame(1), net.api_versions_frame(WAKES_ALL))
+            await net.until(lambda: len(handler.wakeups) == 1)
+            first.send(net.api_versions_frame(WAKES_ALL), net.api_versions_frame(2))
+            assert [(await first.answer())[0] for _ in range(2)] == [WAKES_ALL, 2]
+            assert [(await second.answer())[0] for _ in range(2)] == [1, WAKES_ALL]
+
+    net.play(scenario)
+
+
 def test_one_that_is_woken_by_its_timer_or_whose_client_has_gone_is_left_to_the_loop(net: Any) -> None:
     handler = Waiting()
 
