@@ -80,6 +80,7 @@ class SourceConnector(Connector):
 
     idle_ms: ClassVar[int] = 500  # until an empty source is polled again
     more: bool = True  # False: a turn ends only when a poll gives nothing, because it cannot go on in the middle
+    unfinished: bool = False  # after a poll that gave nothing: the next turn follows at once, without a look for news
     transaction_timeout_ms: int = 60_000
 
     def start(self, offsets: Mapping[str, dict[str, Any]]) -> None:

@@ -87,6 +87,7 @@ class Planner:
         self.running: dict[str, Running] = {}
         self.look_wait_s = look_wait_s
         self._tell = tell
+        self._hold_id: int | None = None  # no turn begins while it is set
         self._clusters: dict[str, Cluster] = {}
         self._ends: dict[tuple[str, str], tuple[float, dict[TopicPartition, int]]] = {}
         self._lookers = ThreadPoolExecutor(LOOKERS_MAX, "look")
@@ -112,6 +113,18 @@ class Planner:
         found.removed, found.stop_id = True, stop_id
         self._drop_if_done(found)
 
+    def hold(self, hold_id: int) -> None:
+        """No turn begins until `release`; `stopped` is told when none is under way."""
+        self._hold_id = hold_id
+        self._tell_if_held()
+
+    def release(self) -> None:
+        self._hold_id = None
+
+    def _tell_if_held(self) -> None:
+        if self._hold_id is not None and not any(found.busy for found in self.running.values()):
+            self._tell("stopped", id=self._hold_id)
+
     def restart_task(self, name: str, number: int) -> None:
         if (found := self.running.get(name)) is not None and number < len(found.tasks):
             close_probe(found.tasks[number])
@@ -119,6 +132,8 @@ class Planner:
             self._say(found, task, "PAUSED" if found.paused else "RUNNING")
 
     def due(self, names: list[str]) -> list[Turn]:
+        if self._hold_id is not None:
+            return []
         now = time.monotonic()
         turns = []
         for found in [self.running[name] for name in names if name in self.running]:
@@ -169,6 +184,7 @@ class Planner:
             if outcome.records:
                 self._tell("progress", name=outcome.name, task=outcome.task, records=outcome.records)
         self._drop_if_done(found)
+        self._tell_if_held()
 
     def lost(self, names: list[str]) -> None:
         """A query ended with turns under way: nobody knows what became of them."""
@@ -176,6 +192,7 @@ class Planner:
             for task in found.tasks:
                 task.running, task.ready = False, False
             self._drop_if_done(found)
+        self._tell_if_held()
 
     def fail(self, found: Running, task: Task, trace: str, retry: bool) -> None:
         task.ready = False

@@ -175,7 +175,7 @@ def send_all(
             break
         polled = poll(source, conversion, posting)
         if not polled:
-            outcome.again_ms = source.pause_ms
+            outcome.again_ms, outcome.more = source.pause_ms, source.unfinished
             break
     outcome.topics = sorted(topics)
 
