@@ -376,7 +376,13 @@ class Cluster:
         if self._controller_id not in self._brokers:
             self._refresh_nodes()
         # A broker passes on what is for the controller, so any will do while none is named.
-        return self.connection(self._controller_id) if self._controller_id in self._brokers else self.any_connection()
+        if self._controller_id not in self._brokers:
+            return self.any_connection()
+        try:
+            return self.connection(self._controller_id)
+        except (BrokerUnreachable, TimedOut):
+            self._controller_id = -1  # another is named by whoever is asked next
+            raise
 
     def _refresh_nodes(self) -> None:
         if not self._controllers:

@@ -103,6 +103,20 @@ def test_the_controller_is_looked_for_again_when_it_has_moved(scripted: Any) -> 
     assert [broker.seen.count(("create_topics", 7)) for broker in (old, new)] == [1, 1]
 
 
+def test_the_controller_is_looked_for_again_when_its_node_is_gone(scripted: Any) -> None:
+    created = in_turn(CreateTopicsResponse(topics=[CreatableTopicResult(name="n", error_code=0)]))
+    old, new = scripted({19: created}), scripted({19: created})
+    old.script[3] = in_turn(metadata(old.port, new.port))
+    later = metadata(old.port, new.port)
+    later.controller_id = 2
+    new.script[3] = in_turn(later)
+    with Cluster(old.settings(default_api_timeout_ms="3000")) as cluster:
+        assert cluster.ask_controller(CreateTopicsRequest()).topics[0].error_code == 0
+        old.close()
+        assert cluster.ask_controller(CreateTopicsRequest()).topics[0].error_code == 0
+    assert new.seen.count(("create_topics", 7)) == 1
+
+
 def test_the_coordinator_is_found_again_when_it_has_moved(scripted: Any) -> None:
     refusals = [HeartbeatResponse(error_code=int(code)) for code in (ErrorCode.NOT_COORDINATOR, 14, 15)]
     broker = scripted({12: in_turn(*refusals, HeartbeatResponse(error_code=27))})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, BOOTSTRAP_SERVER_ONLY, COMMAND_CONFIG, bootstrap, connect
@@ -19,6 +20,7 @@ MISSING = "one of the arguments --bootstrap-server --bootstrap-controller is req
 EVENTS_SHOWN = 12
 # A voter that has not asked for so long is about to stand for election, or is gone.
 SILENT_MS = 2_000
+LOOK_WITHIN_MS = 2_000
 
 PARSER = Parser(
     name="quorum",
@@ -46,18 +48,20 @@ class Replica(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The quorum as its leader describes it; leader -1 if nobody does."""
+    """The quorum as its leader describes it; leader -1 if nobody does, and why nobody could be asked."""
 
     leader: int = -1
     epoch: int = -1
     high_watermark: int = -1
     voters: tuple[Replica, ...] = ()
     observers: tuple[Replica, ...] = ()
+    problem: str = ""
 
 
 def run(parsed: Parsed) -> int:
     bootstrap(parsed, missing=MISSING)
     with connect(parsed) as cluster:
+        cluster.settings = replace(cluster.settings, default_api_timeout_ms=LOOK_WITHIN_MS)
         try:
             _watch(cluster, parsed)
         except KeyboardInterrupt:
@@ -89,8 +93,8 @@ def look(cluster: Cluster) -> Look:
     topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     try:
         answer = cluster.ask_controller(DescribeQuorumRequest(topics=[topic]))
-    except ClientError:
-        return Look()
+    except ClientError as error:
+        return Look(problem=str(error))
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
         return Look()
     return read(answer.topics[0].partitions[0])
@@ -106,6 +110,8 @@ def read(quorum: ResponsePartitionData) -> Look:
 
 def explain(before: Look | None, now: Look) -> list[str]:
     """What has happened between two looks, in sentences."""
+    if now.problem:
+        return [] if before is not None and before.problem else [f"Nobody answers: {now.problem}"]
     if before is None:
         if now.leader < 0:
             return ["No controller leads: the voters are holding an election, or a majority of them is missing."]

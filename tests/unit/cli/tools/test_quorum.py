@@ -19,6 +19,13 @@ def test_an_election_is_told_as_it_happens() -> None:
     assert explain(other, other) == []
 
 
+def test_that_nobody_can_be_asked_is_told_once_and_not_taken_for_an_election() -> None:
+    led, gone = Look(1, 4, 90, THREE), Look(problem="localhost:9092 cannot be reached.")
+    assert explain(led, gone) == explain(None, gone) == ["Nobody answers: localhost:9092 cannot be reached."]
+    assert explain(gone, gone) == []
+    assert explain(gone, led) == ["Node 1 leads epoch 4."]
+
+
 def test_changes_of_voters_say_how_many_decide_now() -> None:
     two = Look(1, 4, 90, THREE[:2])
     assert explain(two, Look(1, 4, 91, THREE)) == ["Node 3 has become a voter: 2 decide now."]
