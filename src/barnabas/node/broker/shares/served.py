@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from barnabas.core.share.batches import StateBatch
 from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition
@@ -156,7 +156,9 @@ class ServedPartition:
             may_renew=settings.may_renew,
         )
         self._set_timer()
-        await self._persist(changed)
+        if changed:
+            # Its client may hang up meanwhile; what it said is written all the same.
+            await asyncio.shield(self._keep(self._persist(changed)))
 
     async def release(self, member_id: str) -> None:
         await self._persist(self.state.release(member_id, most_deliveries=self._settings().most_deliveries))
@@ -206,10 +208,19 @@ class ServedPartition:
         self._set_timer()
         self.run(self._persist(changed))
 
-    def run(self, work: object) -> None:
-        task = asyncio.ensure_future(_quietly(work))
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._keep(_quietly(work))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to whoever waits, if anybody still does
 
     def lose(self) -> None:
         self.is_lost = True
@@ -220,9 +231,9 @@ class ServedPartition:
             told()
 
 
-async def _quietly(work: object) -> None:
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     try:
-        await work  # type: ignore[misc]
+        await work
     except KafkaError:
         pass  # said already; the partition is forgotten
 
