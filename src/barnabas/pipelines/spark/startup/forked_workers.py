@@ -48,6 +48,17 @@ MODULES = (
     "barnabas.pipelines.spark.sink.turn",
     "barnabas.pipelines.streams.source",
     "barnabas.pipelines.streams.stage",
+    # What a task imports on its way, by functions.
+    "aiokafka.record.default_records",
+    "encodings.idna",
+    "barnabas.client.list_offsets",
+    "barnabas.wire.decoder",
+    "barnabas.wire.encoder",
+    "barnabas.wire.messages.add_partitions_to_txn",
+    "barnabas.wire.messages.end_txn",
+    "barnabas.wire.messages.find_coordinator",
+    "barnabas.wire.messages.list_offsets",
+    "barnabas.wire.messages.metadata",
 )
 DESCRIPTORS = 3
 NOBODY_THERE = "[CANNOT_OPEN_SOCKET]"  # the query that asked for the process was stopped meanwhile
