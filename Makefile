@@ -91,9 +91,9 @@ soak-state: setup
 	$(BIN)/python -m benchmarks.streams_state --keys $(KEYS) --directory build/soak-state
 
 # A topology on a Spark cluster of two workers whose checkpoint is in an S3 server (moto): a worker and the driver are
-# killed.
+# killed. Then one machine's drivers and workers are killed thirty times over such a checkpoint.
 soak-objects: setup
-	BARNABAS_OBJECTS=1 $(BIN)/python -m pytest tests/pipelines/streams/test_topology_in_objects.py -s
+	BARNABAS_OBJECTS=1 BARNABAS_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest tests/pipelines/streams/test_topology_in_objects.py -s
 
 # A topology whose checkpoint is on HDFS, a namenode and a datanode of Apache Hadoop: its driver is killed.
 soak-hdfs: setup

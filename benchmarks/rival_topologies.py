@@ -93,9 +93,9 @@ def main() -> None:
         drive()
         return
     workload, read, table, written = sys.argv[1:]
-    run_on_ms = int(os.environ.get("RIVAL_RUN_ON_MS", "1000"))  # 0: a batch of Spark's for every few records
+    given = os.environ.get("RIVAL_RUN_ON_MS")  # 0: a batch of Spark's for every few records
     made = built(workload, "rival", read, table, written)
-    made.start(barnabas.spark.session(), run_on_ms=run_on_ms).await_termination()
+    made.start(barnabas.spark.session(), run_on_ms=None if given is None else int(given)).await_termination()
 
 
 if __name__ == "__main__":

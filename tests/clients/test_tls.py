@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -20,6 +21,7 @@ from barnabas.client.connection import Connection
 from barnabas.client.errors import AuthenticationFailed
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
+from tests.support.waiting import wait_until
 
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
@@ -70,8 +72,29 @@ def test_a_key_store_is_exchanged_while_the_node_runs(tmp_path: Path) -> None:
         with pytest.raises(AuthenticationFailed):
             connection(node, old / "ca.pem")
         connection(node, new / "ca.pem").close()
-        alter(node, ssl_keystore_location=str(tmp_path / "nowhere.jks"))
+        with pytest.raises(KafkaException, match="which cannot be read"):
+            alter(node, ssl_keystore_location=str(tmp_path / "nowhere.jks"))
+        with pytest.raises(KafkaException, match="INVALID_REQUEST"):
+            alter(node, ssl_keystore_password="wrong")
         assert shown(node) == first_certificate(new / "server.pem")  # what cannot be read changes nothing
+
+
+def test_a_new_certificate_keeps_the_names_of_the_old_one_unless_others_are_allowed(tmp_path: Path) -> None:
+    """As in Apache Kafka: clients would no longer find the host that they asked for."""
+    old, more, other = (tmp_path / name for name in ("old", "more", "other"))
+    for directory, hosts in ((old, ["localhost"]), (more, ["localhost", "127.0.0.1"]), (other, ["elsewhere"])):
+        make_certificates(directory, hosts, [], password="changeit", days=2)
+    stores = {"ssl.keystore.location": str(old / "server.p12"), "ssl.keystore.password": "changeit"}
+    with Node(LISTENERS | stores) as node:
+        with pytest.raises(KafkaException, match=r"do(es)? not match"):
+            alter(node, ssl_keystore_location=str(other / "server.p12"), ssl_keystore_password="changeit")
+        assert shown(node) == first_certificate(old / "server.pem")
+        alter(node, ssl_keystore_location=str(more / "server.p12"), ssl_keystore_password="changeit")
+        wait_until(lambda: shown(node) == first_certificate(more / "server.pem"), limit_s=20)
+    allowed = {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
+    with Node(LISTENERS | stores | allowed) as node:
+        alter(node, ssl_keystore_location=str(other / "server.p12"), ssl_keystore_password="changeit")
+        wait_until(lambda: shown(node) == first_certificate(other / "server.pem"), limit_s=20)
 
 
 def connection(node: Node, authority: Path, host: str = "127.0.0.1") -> Connection:

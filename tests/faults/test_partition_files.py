@@ -165,12 +165,12 @@ class Row:
         return f"t{rows.index(self):02d}"
 
 
-CUT = r"{topic}-0: \d+ bytes are removed, it ends at offset {end}: .*"
-LEFT = r"{topic}-0: what is damaged below the recovery point is left: .*{base:020d}\.log is damaged at position \d+"
+CUT = r"{topic}-0: removed the last \d+ bytes, the log now ends at offset {end}: .*"
+LEFT = r"{topic}-0: left damaged bytes below the recovery point in place: .*{base:020d}\.log is damaged at position \d+"
 LEFT_BETWEEN = LEFT.replace("at position", "from position") + r" to \d+"
-LOOKED_THROUGH = r"{topic}-0: its last segment is damaged or lacks an index, and is looked through"
-LOST = r"{topic}-0 ends at offset {end}, although it was on the disk up to 40"
-REBUILT = r"{topic}-0: the segment at 0 lacks an index, which is written anew"
+LOOKED_THROUGH = r"{topic}-0: the last segment is damaged or lacks an index; scanning it"
+LOST = r"{topic}-0 ends at offset {end}, but it was flushed up to offset 40"
+REBUILT = r"{topic}-0: the segment at offset 0 lacks an index; rebuilding it"
 
 KILLED = [
     Row("nothing", lambda directory: None),
@@ -264,7 +264,7 @@ CLEAN = [
         both(remove("*.snapshot"), flip_in(15, 100)),
         bad=15,
         resumes=16,
-        said="{topic}-0: what a producer did at offset 15 is lost",
+        said="{topic}-0: could not read the producer's batch at offset 15; its sequence number is not known",
     ),
     Row("last snapshot garbage", write(f"{BATCHES:020d}.snapshot", b"garbage")),
     Row("epochs missing", remove("leader-epoch-checkpoint")),
@@ -272,9 +272,12 @@ CLEAN = [
     Row("partition.metadata empty", write("partition.metadata", b"")),
     Row("last log empty", write(f"{LAST:020d}.log", b""), end=LAST, said=LOST),
     Row(
-        "old log empty", write(f"{10:020d}.log", b""), gone=range(10, 20), said="{topic}-0: the segment at 10 is empty"
+        "old log empty",
+        write(f"{10:020d}.log", b""),
+        gone=range(10, 20),
+        said="{topic}-0: the segment at offset 10 is empty",
     ),
-    Row("half a roll", half_roll, said=r"{topic}-0: the segment at 30 lacks an index, which is written anew"),
+    Row("half a roll", half_roll, said=r"{topic}-0: the segment at offset 30 lacks an index; rebuilding it"),
     Row("half a swap", half_swap),
     Row("a whole swap", whole_swap),
     Row("half a deletion", half_deletion, start=10),

@@ -137,7 +137,7 @@ def test_a_controller_that_stops_in_order_hands_the_lead_and_its_brokership_over
     successor = three.controller_id(other_than=stopped)
     left = [each for each in three.broker_ids if each != stopped]
     wait_for_brokers(three, left, by=successor)
-    assert "leaves without a controlled shutdown" not in three.nodes[stopped].log()
+    assert "stops without a controlled shutdown" not in three.nodes[stopped].log()
     three.start(stopped)
     wait_for_brokers(three, [1, 2, 3], by=successor)
 

@@ -207,7 +207,7 @@ def test_a_cleaner_that_is_killed_takes_nothing_with_it(raw, log_client) -> None
             raw.wait_until(lambda: list((own.data_dir / "slow-0").glob("*.cleaned")) != [])
             [cleaner] = cleaners(own)
             os.kill(cleaner, signal.SIGKILL)
-            raw.wait_until(lambda: "slow-0 cannot be compacted and is left as it is: its process has died" in own.log())
+            raw.wait_until(lambda: "slow-0 cannot be compacted and stays as it is: its process has died" in own.log())
             raw.wait_until(lambda: list((own.data_dir / "slow-0").glob("*.cleaned")) == [])
             assert len(offsets(client, "slow")) == 800
             for seconds in (0, 2):
@@ -224,7 +224,7 @@ def test_deleting_a_topic_ends_its_cleaning(raw, log_client) -> None:
                 send(client, "slow", seconds, *((f"key-{n}", "v" * 1000) for n in range(200)))
             raw.wait_until(lambda: list((own.data_dir / "slow-0").glob("*.cleaned")) != [])
             own.reset()
-            raw.wait_until(lambda: "slow-0: its cleaning from offset 0 was broken off" in own.log())
+            raw.wait_until(lambda: "slow-0: stopped compacting from offset 0" in own.log())
             raw.create_topic(own, "slow", **COMPACTED)
             for seconds in (0, 2, 4):
                 send(client, "slow", seconds, ("k", str(seconds)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from barnabas.testing import Cluster
 from barnabas.wire.messages.alter_partition_reassignments import (
@@ -26,6 +27,7 @@ from tests.support.replication.watching import (
 from tests.support.waiting import wait_until
 
 PARTITIONS = 6
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,23 @@ def test_a_follower_whose_directory_was_emptied_copies_everything_again(cluster:
     wait_in_sync(cluster, "copied", cluster.broker_ids)
 
 
+def ask_coordinator(ask: Callable[[], T]) -> T:
+    """librdkafka leaves it to the application to ask again when the coordinator has moved, here to the preferred leader
+    that is back."""
+    answers: list[T] = []
+
+    def is_answered() -> bool:
+        try:
+            answers.append(ask())
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+        return bool(answers)
+
+    wait_until(is_answered, "the coordinator answers")
+    return answers[0]
+
+
 def test_groups_and_transactions_go_on_when_their_coordinators_are_killed(cluster: Cluster) -> None:
     cluster.create_topic("input", 3, 3)
     producer = Producer(
@@ -171,7 +190,7 @@ def test_groups_and_transactions_go_on_when_their_coordinators_are_killed(cluste
             return len(seen) >= count
 
         wait_until(done, f"{count} committed records are read", limit_s=120)
-        consumer.commit(asynchronous=False)
+        ask_coordinator(lambda: consumer.commit(asynchronous=False))
 
     transaction(0)
     transaction(1, commits=False)
@@ -185,7 +204,8 @@ def test_groups_and_transactions_go_on_when_their_coordinators_are_killed(cluste
         cluster.start(killed)
         wait_in_sync(cluster, topic, cluster.broker_ids)
     assert sorted(seen) == sorted(b"%d-%d-1" % (number, index) for number in (0, 2, 3) for index in range(3))
-    committed = consumer.committed([TopicPartition("input", index) for index in range(3)], timeout=60)
+    asked = [TopicPartition("input", index) for index in range(3)]
+    committed = ask_coordinator(lambda: consumer.committed(asked, timeout=60))
     assert all(each.offset > 0 for each in committed)
     consumer.close()
 

@@ -71,6 +71,28 @@ def test_the_block_is_the_node_s_life() -> None:
     assert not directory.exists()
 
 
+def imported(said: str) -> set[str]:
+    return {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
+
+
+def test_a_node_of_a_test_imports_what_barnabas_up_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # told on standard error, module by module
+    with Node() as node:
+        of_node = imported(node.log())
+    words = [sys.executable, "-m", "barnabas", "up", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    with open(tmp_path / "said", "wb") as said:
+        up = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, env=os.environ | {"PYTHONSAFEPATH": "1"})
+    try:
+        assert up.stdout is not None
+        assert up.stdout.readline().startswith(b"Barnabas is up: ")
+        of_up = imported((tmp_path / "said").read_text())
+    finally:
+        up.terminate()
+        up.communicate(timeout=LIMIT_S)
+    assert len(of_up) > 100
+    assert of_node - of_up == set()
+
+
 def test_an_error_in_the_block_ends_the_node_and_is_not_hidden() -> None:
     node = Node()
     pids = []

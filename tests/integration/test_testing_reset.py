@@ -60,20 +60,22 @@ def dynamic_configs(node: Node) -> dict[tuple[int, str, str], str]:
 
 
 def test_reset_forgets_topics_and_everything_that_was_configured(node: Node) -> None:
-    assert dynamic_configs(node) == {}
+    fresh = {(BROKER, "", "min.insync.replicas"): "1", (BROKER, "1", "min.insync.replicas"): "1"}
+    assert dynamic_configs(node) == fresh
     node.create_topic("orders", 3, {"retention.ms": 1000})
     set_config(node, TOPIC, "orders", "max.message.bytes", "5000")
     set_config(node, BROKER, "1", "log.cleaner.backoff.ms", "1")
     set_config(node, BROKER, "", "log.retention.ms", "123456")
+    set_config(node, BROKER, "", "min.insync.replicas", "2")
     set_config(node, GROUP, "readers", "consumer.session.timeout.ms", "50000")
     set_config(node, CLIENT_METRICS, "subscription", "interval.ms", "60000")
     assert len(dynamic_configs(node)) >= 6
     node.reset()
     assert partitions(node) == {}
-    assert dynamic_configs(node) == {}
+    assert dynamic_configs(node) == fresh
     node.restart()
     assert partitions(node) == {}
-    assert dynamic_configs(node) == {}
+    assert dynamic_configs(node) == fresh
     node.create_topic("orders")
     assert partitions(node) == {"orders": 1}
 

@@ -75,6 +75,28 @@ def tool(tmp_path: Path) -> Tool:
     return Tool(tmp_path)
 
 
+def make_group(node: Node, topic: str) -> None:
+    words = ["consumer-groups", "--reset-offsets", "--to-latest", "--execute", "--group", "readers", "--topic", topic]
+    command = [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", node.bootstrap_servers]
+    subprocess.run(command, capture_output=True, timeout=WAIT_S, check=True)
+
+
+def only_readers_are_told(node: Node) -> bool:
+    """Whether tools that list groups print `readers`, all of them, and no group of a pipeline's own doing."""
+    asked = [
+        ["lag"],
+        ["consumer-groups", "--list"],
+        ["consumer-groups", "--describe", "--all-groups"],
+        ["groups", "--list"],
+    ]
+    for words in asked:
+        command = [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", node.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
+        told = {line.split()[0] for line in done.stdout.splitlines() if line.strip()} - {"GROUP"}
+        assert told == {"readers"}, (words, done.stdout)
+    return True
+
+
 def test_a_pipeline_fails_is_killed_goes_on_from_its_checkpoint_stops_and_is_reset(
     tool: Tool, tmp_path: Path, make_stage: Any
 ) -> None:
@@ -82,6 +104,7 @@ def test_a_pipeline_fails_is_killed_goes_on_from_its_checkpoint_stops_and_is_res
     with Node({"auto.create.topics.enable": "false"}) as node, make_stage(node.bootstrap_servers) as stage:
         numbers, totals = stage.topic(2, "numbers"), stage.topic(1, "totals")
         stage.write(numbers, ["1", "2"], keys=["a", "b"])
+        make_group(node, numbers)
 
         def results() -> list[tuple[str, str]]:
             return [(key, value) for key, value in stage.read_committed(totals)]
@@ -123,12 +146,14 @@ def test_a_pipeline_fails_is_killed_goes_on_from_its_checkpoint_stops_and_is_res
             tool.wait(run, lambda: ("a", "111") in results())
             assert "the driver was killed by SIGKILL" in tool.said
             assert tool.status("adding")["restarts"] == 2
+            assert only_readers_are_told(node)
 
             stopped = tool("stop", "adding")
             assert (stopped.returncode, stopped.stdout) == (0, "Pipeline adding has stopped.\n")
             assert run.wait(WAIT_S) == 0
         assert sorted(results()) == [("a", "1"), ("a", "11"), ("a", "111"), ("b", "2")]
         assert stage.open_transactions() == []
+        assert only_readers_are_told(node)
         assert tool("status", "adding").returncode == 3
         checkpoint = tmp_path / "state" / "adding" / "checkpoints" / "totals"
         assert (checkpoint / "offsets" / "2").exists()

@@ -28,8 +28,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.spark.data_source import BarnabasDataSource
-from barnabas.pipelines.spark.sink.link import link_to
-from barnabas.pipelines.spark.sink.transactions import CommittedOffset, Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.link import shared_link
+from barnabas.pipelines.spark.sink.transactions import CommittedOffset, SinkTransaction, TransactionalProducer
 from barnabas.pipelines.spark.sink.writers import BatchWriter, StreamWriter, batch_writer, stream_writer
 from barnabas.testing import Node
 from tests.support import reference
@@ -67,16 +67,16 @@ class MortalProducer(TransactionalProducer):
             return
         raise Died(point)
 
-    def begin(self, transactional_id: str, timeout_ms: int) -> Transaction:
+    def begin(self, transactional_id: str, timeout_ms: int) -> SinkTransaction:
         begun = super().begin(transactional_id, timeout_ms)
         self.pass_by("after begin")
         return begun
 
-    def leave_mark(self, transaction: Transaction, topic: str, mark: CommittedOffset) -> None:
+    def leave_mark(self, transaction: SinkTransaction, topic: str, mark: CommittedOffset) -> None:
         super().leave_mark(transaction, topic, mark)
         self.pass_by("after flush")
 
-    def end(self, transaction: Transaction, *, commit: bool) -> None:
+    def end(self, transaction: SinkTransaction, *, commit: bool) -> None:
         if not commit:
             if not self.grave.exists():
                 super().end(transaction, commit=False)
@@ -97,7 +97,7 @@ class Mortal(BarnabasDataSource):
     def _arm(self) -> dict[str, str]:
         options = {name: text for name, text in self.options.items() if name not in ("point", "grave")}
         properties = {name[6:]: text for name, text in options.items() if name.startswith("kafka.")}
-        link = link_to(properties)
+        link = shared_link(properties)
         link.transactions = MortalProducer(link.cluster, self.options["point"], self.options["grave"])
         return options
 

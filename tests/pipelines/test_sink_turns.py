@@ -17,7 +17,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import CommittedOffset
 from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.commit import abort_prepared, abort_turn, commit_prepared
-from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.link import SinkLink
 from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.own_turn import OwnTurn
@@ -56,7 +56,7 @@ class Query:
             {"kafka.bootstrap.servers": servers, "exactlyOnce": "true", "topic": self.topic, **options}
         )
         self.rules = RowRules(self.topic, ("key", "value"))
-        self.link = Link(self.options.properties)
+        self.link = SinkLink(self.options.properties)
         self.runs = itertools.count(1)
         self.run = "run-0"
         self._create(servers)
@@ -68,7 +68,7 @@ class Query:
 
     def restart(self) -> None:
         self.link.close()
-        self.link = Link(self.options.properties)
+        self.link = SinkLink(self.options.properties)
         self.run = f"run-{next(self.runs)}"
 
     def task(self, batch: int | None, task: int, rows: list[str]) -> Message:
@@ -205,7 +205,7 @@ def test_an_attempt_shuts_out_the_one_before(query: Query) -> None:
 
 def test_a_driver_that_was_thought_dead_commits_nothing_of_a_replayed_batch(query: Query) -> None:
     old_messages, old_link = query.tasks(0, ["a"], ["b"]), query.link
-    query.link, query.run = Link(query.options.properties), "run-1"
+    query.link, query.run = SinkLink(query.options.properties), "run-1"
     new_messages = query.tasks(0, ["a"], ["b"])
     with pytest.raises(SinkError, match="shut it out"):
         commit_prepared(old_messages, old_link, query.options)
@@ -454,7 +454,7 @@ def test_a_turn_that_another_has_taken_over_goes_on_no_more(query: Query) -> Non
     turn = query.own_turn(0, PART)
     turn.write(columns(["a1"]), "step-0")
     other = Query.__new__(Query)
-    other.__dict__ |= query.__dict__ | {"link": Link(query.options.properties), "run": "run-1"}
+    other.__dict__ |= query.__dict__ | {"link": SinkLink(query.options.properties), "run": "run-1"}
     taken = other.own_turn(0, PART)
     assert taken.committed == Trace(PART, "run-0", "step-0")
     with pytest.raises(SinkError, match="shut it out"):

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnabas.wire.messages import add_partitions_to_txn as add
+from barnabas.wire.messages import add_raft_voter as voters
 from barnabas.wire.messages import alter_client_quotas as quotas
 from barnabas.wire.messages import alter_configs as configs
 from barnabas.wire.messages import alter_partition_reassignments as reassign
 from barnabas.wire.messages import alter_replica_log_dirs as dirs
+from barnabas.wire.messages import alter_share_group_offsets as share_offsets
 from barnabas.wire.messages import alter_user_scram_credentials as scram
 from barnabas.wire.messages import create_acls, delete_acls, metadata, write_txn_markers
 from barnabas.wire.messages import create_partitions as partitions
 from barnabas.wire.messages import create_topics as creating
 from barnabas.wire.messages import delete_records as deleting
+from barnabas.wire.messages import delete_share_group_state as forget_state
 from barnabas.wire.messages import describe_configs as describing
 from barnabas.wire.messages import describe_log_dirs as log_dirs
 from barnabas.wire.messages import describe_producers as producers
@@ -28,6 +31,7 @@ from barnabas.wire.messages import describe_topic_partitions as topic_partitions
 from barnabas.wire.messages import elect_leaders as elect
 from barnabas.wire.messages import fetch as fetching
 from barnabas.wire.messages import incremental_alter_configs as incremental
+from barnabas.wire.messages import initialize_share_group_state as begin_state
 from barnabas.wire.messages import join_group as joining
 from barnabas.wire.messages import leave_group as leaving
 from barnabas.wire.messages import list_offsets as listing
@@ -36,11 +40,17 @@ from barnabas.wire.messages import offset_delete as forgetting
 from barnabas.wire.messages import offset_fetch as committed
 from barnabas.wire.messages import offset_for_leader_epoch as epochs
 from barnabas.wire.messages import produce as producing
+from barnabas.wire.messages import read_share_group_state as read_state
+from barnabas.wire.messages import read_share_group_state_summary as summary_of_state
+from barnabas.wire.messages import share_acknowledge as acknowledging
+from barnabas.wire.messages import streams_group_heartbeat as streams
 from barnabas.wire.messages import txn_offset_commit as txn_commit
 from barnabas.wire.messages import update_features as features
+from barnabas.wire.messages import write_share_group_state as write_state
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
@@ -59,9 +69,11 @@ from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequ
 from barnabas.wire.messages.list_groups import ListGroupsRequest
 from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest
+from barnabas.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.wire.messages.share_fetch import ShareFetchRequest
 from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from barnabas.wire.messages.sync_group import SyncGroupRequest
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.schema import Request
@@ -85,6 +97,8 @@ def requests(topic_id: Ids) -> Iterator[tuple[Request, int]]:
     yield from _topics(topic_id)
     yield from _cluster()
     yield from _newer_groups()
+    yield from _share_states(topic_id)
+    yield from _streams_groups()
 
 
 def _records(topic_id: Ids) -> Iterator[tuple[Request, int]]:
@@ -157,6 +171,7 @@ def _groups(topic_id: Ids) -> Iterator[tuple[Request, int]]:
     yield DescribeGroupsRequest(groups=list(GROUPS), include_authorized_operations=True), 6
     yield DescribeGroupsRequest(groups=list(GROUPS), include_authorized_operations=True), 3
     yield ListGroupsRequest(), 5
+    yield DeleteGroupsRequest(groups_names=list(GROUPS)), 2
 
 
 def _transactions() -> Iterator[tuple[Request, int]]:
@@ -275,6 +290,11 @@ def _cluster() -> Iterator[tuple[Request, int]]:
     feature = features.FeatureUpdateKey(feature="metadata.version", max_version_level=1, upgrade_type=1)
     yield features.UpdateFeaturesRequest(feature_updates=[feature], validate_only=True), 1
     yield UnregisterBrokerRequest(broker_id=99), 0
+    # The voter's cluster is another one: who may is told so.
+    voter: dict[str, Any] = {"cluster_id": "elsewhere", "voter_id": 99, "voter_directory_id": UNKNOWN_ID}
+    listener = voters.Listener(name="CONTROLLER", host="nowhere", port=1)
+    yield voters.AddRaftVoterRequest(**voter, timeout_ms=1000, listeners=[listener]), 0
+    yield RemoveRaftVoterRequest(**voter), 0
     yield ListConfigResourcesRequest(), 0
     yield ListConfigResourcesRequest(resource_types=[TOPIC, BROKER]), 1
     every = {"resource_type_filter": TOPIC, "pattern_type_filter": ANY, "operation": ANY, "permission_type": ANY}
@@ -309,5 +329,51 @@ def _newer_groups() -> Iterator[tuple[Request, int]]:
         yield share.DescribeShareGroupOffsetsRequest(groups=[offsets]), 0
         deleted = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in TOPICS]
         yield DeleteShareGroupOffsetsRequest(group_id=group, topics=deleted), 0
+        yield acknowledging.ShareAcknowledgeRequest(group_id=group, member_id="nobody", share_session_epoch=7), 1
+        yield FindCoordinatorRequest(coordinator_keys=[f"{group}:{UNKNOWN_ID}:0"], key_type=2), 6
     yield ConsumerGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True), 1
     yield ShareGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True), 1
+
+
+def _share_states(topic_id: Ids) -> Iterator[tuple[Request, int]]:
+    """What leaders of share partitions ask the share coordinator; the group has no state in any of them."""
+    for topic in (topic_id("t"), UNKNOWN_ID):
+        begin = [begin_state.PartitionData(partition=0, state_epoch=-3, start_offset=0)]
+        data: Any = [begin_state.InitializeStateData(topic_id=topic, partitions=begin)]
+        yield begin_state.InitializeShareGroupStateRequest(group_id="nobody", topics=data), 0
+        read = [read_state.PartitionData(partition=0, leader_epoch=0)]
+        data = [read_state.ReadStateData(topic_id=topic, partitions=read)]
+        yield read_state.ReadShareGroupStateRequest(group_id="nobody", topics=data), 0
+        write = [write_state.PartitionData(partition=0, state_epoch=0, leader_epoch=0, start_offset=0)]
+        data = [write_state.WriteStateData(topic_id=topic, partitions=write)]
+        yield write_state.WriteShareGroupStateRequest(group_id="nobody", topics=data), 1
+        gone = [forget_state.PartitionData(partition=0)]
+        data = [forget_state.DeleteStateData(topic_id=topic, partitions=gone)]
+        yield forget_state.DeleteShareGroupStateRequest(group_id="nobody", topics=data), 0
+        look = [summary_of_state.PartitionData(partition=0, leader_epoch=0)]
+        data = [summary_of_state.ReadStateSummaryData(topic_id=topic, partitions=look)]
+        yield summary_of_state.ReadShareGroupStateSummaryRequest(group_id="nobody", topics=data), 1
+
+
+def _streams_groups() -> Iterator[tuple[Request, int]]:
+    """No member is known: who may is told so, and no group comes to be."""
+    for group in GROUPS:
+        for names in (["t"], list(TOPICS)):
+            subtopology = streams.Subtopology(subtopology_id="0", source_topics=names)
+            topology = streams.Topology(epoch=0, subtopologies=[subtopology])
+            # Topology goes with joining only: its topics' rights are asked for first.
+            yield (
+                streams.StreamsGroupHeartbeatRequest(
+                    group_id=group, member_id="nobody", member_epoch=3, topology=topology
+                ),
+                0,
+            )
+        yield streams.StreamsGroupHeartbeatRequest(group_id=group, member_id="nobody", member_epoch=3), 0
+    yield StreamsGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True), 0
+    # The last ones: Apache Kafka makes a group of it, though there is no such partition.
+    for group in GROUPS:
+        moved = [share_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=7)]
+        altered = [
+            share_offsets.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=moved) for name in TOPICS
+        ]
+        yield share_offsets.AlterShareGroupOffsetsRequest(group_id=group, topics=altered), 0

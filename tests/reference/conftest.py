@@ -42,7 +42,7 @@ PROPERTIES = {
 def apache_kafka() -> Iterator[reference.ApacheKafka]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
-    with reference.ApacheKafka(properties=PROPERTIES, features=reference.NOT_OURS) as kafka:
+    with reference.ApacheKafka(properties=PROPERTIES) as kafka:
         # Producer ids come from a block that is fetched after the start.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         with Side("Apache Kafka", kafka) as side:

@@ -42,7 +42,7 @@ def sides(roots: dict[str, Path]) -> Iterator[list[tuple[Side, Path]]]:
         }
         for name, root in roots.items()
     }
-    kafka = reference.ApacheKafka(directory=roots["kafka"], properties=config["kafka"], features=reference.NOT_OURS)
+    kafka = reference.ApacheKafka(directory=roots["kafka"], properties=config["kafka"])
     with (
         kafka,
         Node(config["barnabas"], data_dir=roots["barnabas"] / "first") as node,

@@ -69,7 +69,6 @@ class Members:
             directory=self.root / f"kafka-{node_id}",
             port=self.ports[node_id],
             controller_port=self.ports[node_id],
-            features=reference.NOT_OURS,
             properties=self._properties(node_id),
         )
 

@@ -248,8 +248,10 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
         {"name": "group.version", "featureLevel": 1},
         {"name": "share.version", "featureLevel": 1},
         {"name": "streams.version", "featureLevel": 1},
+        {"name": "eligible.leader.replicas.version", "featureLevel": 1},
     ] * 2
-    assert kinds(snapshot)[:-5] == [
+    assert kinds(snapshot)[:-6] == [
+        "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
@@ -260,6 +262,7 @@ def test_kafkas_dump_tool_reads_every_type_of_record_in_our_log_and_in_our_snaps
         "REGISTER_CONTROLLER_RECORD",
         "TOPIC_RECORD",
         "PARTITION_RECORD",
+        "CONFIG_RECORD",  # the cluster's min.insync.replicas
         "CONFIG_RECORD",
         "CLIENT_QUOTA_RECORD",
         "PRODUCER_IDS_RECORD",
@@ -295,7 +298,7 @@ def test_kafka_starts_on_a_log_that_was_cut_behind_our_snapshots_and_gives_it_ba
         side.create_topic("of-kafka")
     loaded = load(root)
     assert set(loaded.image.topics) == {"topic-0", "topic-1", "topic-2", "topic-3", "of-kafka"}
-    assert loaded.image.configs == {(2, "topic-0"): {"retention.ms": "86400000"}}
+    assert loaded.image.configs == {(4, ""): {"min.insync.replicas": "1"}, (2, "topic-0"): {"retention.ms": "86400000"}}
     assert loaded.epoch == 2
 
     async def again() -> None:

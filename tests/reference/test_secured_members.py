@@ -99,8 +99,6 @@ class SecuredMembers:
         added = ["--add-scram", f"{SCRAM}=[name=node,password=node-secret]"]
         self.kafka.write_properties()
         words = ["format", "-t", reference.CLUSTER_ID, "-c", str(self.kafka.properties_file), *added]
-        for name, level in reference.NOT_OURS.items():
-            words += ["--feature", f"{name}={level}"]
         reference.run_tool("kafka-storage", *words, check=True)
         for node_id in self.nodes:
             file = self.root / f"{node_id}.properties"

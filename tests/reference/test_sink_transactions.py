@@ -14,7 +14,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.settings import ClientSettings
-from barnabas.client.transaction import Transaction
+from barnabas.client.transaction import ProducerTransaction
 from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.transactions import CommittedOffset, TransactionalProducer
 from barnabas.wire.batch import Record, build_batch, decode_records, iterate_batches
@@ -64,7 +64,7 @@ def batch(values: list[bytes]) -> bytearray:
 
 
 def sender_of(cluster: Cluster, transaction: Any, **settings: int) -> BatchSender:
-    return BatchSender(cluster, ProducerSettings(**settings), Transaction(PreparedTransaction(*transaction)))
+    return BatchSender(cluster, ProducerSettings(**settings), ProducerTransaction(PreparedTransaction(*transaction)))
 
 
 def committed_values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:

@@ -37,7 +37,7 @@ TOPIC = 2
 def servers() -> Iterator[tuple[Any, Any]]:
     if reason := reference.available():
         pytest.skip(f"the reference is not available: {reason}")
-    with reference.ApacheKafka(properties=PROPERTIES, features=reference.NOT_OURS) as kafka, Node(PROPERTIES) as node:
+    with reference.ApacheKafka(properties=PROPERTIES) as kafka, Node(PROPERTIES) as node:
         yield kafka, node
 
 

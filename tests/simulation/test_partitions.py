@@ -74,11 +74,11 @@ def allow_holes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_indexes_of_finished_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(log: PartitionLog, **options: Any) -> FlushTask:
-        log.recovery_point += 1
+        log.flushes.recovery_point += 1
         try:
             return prepare_flush(log, **options)
         finally:
-            log.recovery_point -= 1
+            log.flushes.recovery_point -= 1
 
     prepare_flush = PartitionLog.prepare_flush
     monkeypatch.setattr(PartitionLog, "prepare_flush", prepare)

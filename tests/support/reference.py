@@ -24,7 +24,6 @@ from tests.support.reference_libs import KAFKA_VERSION, ReferenceUnavailable, cl
 
 __all__ = [
     "KAFKA_VERSION",
-    "NOT_OURS",
     "SHIPPED_JVM",
     "TEST_JVM",
     "TOOLS",
@@ -37,8 +36,6 @@ __all__ = [
 ]
 
 CLUSTER_ID = "QmFybmFiYXNSZWZlcmVuYw"
-# The features of Kafka's own level that our node does not have, left out of a cluster that is compared with ours.
-NOT_OURS = {"eligible.leader.replicas.version": 0}
 
 # Tests start often and live shortly: a small heap and the first compiler only.
 TEST_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

@@ -132,6 +132,8 @@ class SimulatedDisk:
             node.change(Cut(0))
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd in self._nodes:
+            path, dir_fd = f"{os.readlink(f'/proc/self/fd/{dir_fd}')}/{path}", None
         absolute = self._ours(path) if dir_fd is None else None
         if absolute is None:
             fd: int = real.open(path, flags, mode, dir_fd=dir_fd)

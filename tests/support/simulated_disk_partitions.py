@@ -90,7 +90,8 @@ class PartitionsStory(Story):
         if dirs.dirs[0].offline is not None:
             raise dirs.dirs[0].offline
         undone = [each for each in dirs if (each.topic, each.partition) in self.deleted]
-        dirs.delete_partitions(undone)  # deletions that were not yet durable
+        for gone in undone:  # deletions that were not yet durable
+            dirs.dir_of(gone).remove(gone)
         for (topic, partition), history in list(self.histories.items()):
             log = dirs.get(topic, partition)
             if log is None:
@@ -261,7 +262,7 @@ class PartitionsStory(Story):
     def _delete(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         self.deleted[log.topic, log.partition] = history.topic_id
         del self.histories[log.topic, log.partition]
-        dirs.delete_partitions([log])
+        dirs.dir_of(log).remove(log)
 
     def _compact(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         """The dirtiest log, in the background."""

@@ -26,7 +26,7 @@ def cluster(kind: str, properties: Mapping[str, str] | None = None) -> Iterator[
         with Node(config) as node:
             yield node
     else:
-        with reference.ApacheKafka(properties=config, features=reference.NOT_OURS) as kafka:
+        with reference.ApacheKafka(properties=config) as kafka:
             yield kafka
 
 

@@ -59,7 +59,10 @@ def test_every_listing_is_had_as_json(node: Node, command: tuple[str, ...]) -> N
 def test_json_of_topics_holds_what_the_table_holds(node: Node) -> None:
     stdout, _, _ = ours(node, "kafka-topics", "--describe", "--topic", "orders", "--output=json")
     (topic,) = json.loads(stdout)
-    assert (topic["topic"], topic["configs"]) == ("orders", {"retention.ms": "1000"})
+    assert (topic["topic"], topic["configs"]) == (
+        "orders",
+        {"min.insync.replicas": "1", "retention.ms": "1000"},  # the former is the cluster's
+    )
     assert [(each["partition"], each["leader"], each["isr"]) for each in topic["partitions"]] == [
         (0, 1, [1]),
         (1, 1, [1]),

@@ -17,7 +17,7 @@ from barnabas.client.encryption import refuse_encryption
 from barnabas.client.errors import ClientError, TransactionFailed
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.send_core import SendCore
-from barnabas.client.transaction import Transaction
+from barnabas.client.transaction import ProducerTransaction
 
 
 class BatchSender:
@@ -25,7 +25,7 @@ class BatchSender:
         self,
         cluster: Cluster,
         settings: ProducerSettings | None = None,
-        transaction: Transaction | None = None,
+        transaction: ProducerTransaction | None = None,
         connections: dict[int, Connection] | None = None,
     ) -> None:
         """Cluster and connections stay the caller's. Connections are for batches alone and serve one sender after

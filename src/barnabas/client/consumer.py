@@ -168,7 +168,7 @@ class Reader:
                 if self.settings.offset_reset == "none":
                     raise
                 offset = error.log_start_offset if self.settings.offset_reset == "earliest" else error.log_end_offset
-                log.info("%s; reading goes on at %s", error, offset)
+                log.info("%s; reading on from %s", error, offset)
                 self._fetcher.seek(error.topic, error.partition, offset)
                 self._consumed[error.topic, error.partition] = offset
 
@@ -410,7 +410,7 @@ class GroupConsumer(Reader):
         try:
             self.commit(offsets, within_ms=within_ms)
         except ClientError as error:
-            log.warning("Offsets were not committed: %s", error)
+            log.warning("could not commit offsets: %s", error)
 
     def _follow_metadata(self) -> None:
         """Joins anew when topics come, go or grow."""

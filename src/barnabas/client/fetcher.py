@@ -333,7 +333,7 @@ class Fetcher:
                 position.unknown_since = 0.0
                 position.problem = ErrorCode.NONE
                 position.ends_at = data.last_stable_offset if self._settings.isolation_level else data.high_watermark
-                found = taken(name, data, position.offset)
+                found = fetched_from(name, data, position.offset)
                 if found.next_offset > position.offset:
                     position.offset = found.next_offset
                     self._positions[key] = self._positions.pop(key)  # others are first in the next request
@@ -388,7 +388,7 @@ class Fetcher:
             self._cluster.forget_leader(topic)
 
 
-def taken(topic: str, data: Any, offset: int) -> Fetched:
+def fetched_from(topic: str, data: Any, offset: int) -> Fetched:
     records = data.records or b""
     aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
     return Fetched(

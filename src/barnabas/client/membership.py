@@ -137,7 +137,7 @@ class Membership:
         try:
             leave_group(self._cluster, self._settings.group_id, member_id)
         except ClientError as error:
-            log.info("The member could not tell group %s that it leaves: %s", self._settings.group_id, error)
+            log.info("could not tell group %s that the member leaves: %s", self._settings.group_id, error)
 
     def _send_join(self, owned: list[TopicPartition], deadline: float) -> None:
         settings = self._settings
@@ -329,7 +329,7 @@ class Heartbeat(threading.Thread):
 
     def _leave(self, generation: Generation) -> None:
         group_id = self._settings.group_id
-        log.warning("Group %s is left: nothing was polled for %s ms", group_id, self._settings.max_poll_interval_ms)
+        log.warning("leaving group %s: nothing was polled for %s ms", group_id, self._settings.max_poll_interval_ms)
         with self._lock:
             if self._generation is not generation:
                 return

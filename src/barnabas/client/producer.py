@@ -37,7 +37,7 @@ from barnabas.wire.batch import read_header
 from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.client.transaction import Transaction
+    from barnabas.client.transaction import ProducerTransaction
 
 __all__ = ["Delivery", "Producer", "ProducerSettings", "RecordMetadata"]
 
@@ -79,7 +79,7 @@ class Producer:
         settings: ClientSettings,
         producer_settings: ProducerSettings | None = None,
         *,
-        transaction: Transaction | None = None,
+        transaction: ProducerTransaction | None = None,
     ) -> None:
         self._settings = producer_settings or ProducerSettings.from_properties(settings.properties)
         self._encryption = encryption_of(settings)

@@ -49,12 +49,12 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int = -1
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     position: int
     header: BatchHeader
 
 
-def iterate_batches(records: Buffer, name: str, *, check_crcs: bool = True) -> Iterator[Batch]:
+def iterate_batches(records: Buffer, name: str, *, check_crcs: bool = True) -> Iterator[RecordBatch]:
     """Whole batches; the last may have been cut by the limit of bytes and is left for the next fetch."""
     position, end = 0, len(records)
     while end - position >= HEADER_BYTES:
@@ -70,11 +70,11 @@ def iterate_batches(records: Buffer, name: str, *, check_crcs: bool = True) -> I
             raise UnreadableAnswer(
                 f"The batch at offset {header.base_offset} of {name} is corrupt: its checksum is wrong."
             )
-        yield Batch(position, header)
+        yield RecordBatch(position, header)
         position += size
 
 
-def visible_batches(fetched: Fetched, *, check_crcs: bool = True) -> Iterator[Batch]:
+def visible_batches(fetched: Fetched, *, check_crcs: bool = True) -> Iterator[RecordBatch]:
     """Batches with records for a reader: no markers, and nothing aborted where the fetch was of committed records."""
     coming = sorted(fetched.aborted, key=lambda one: one[1], reverse=True)
     aborted: set[int] = set()
@@ -89,12 +89,12 @@ def visible_batches(fetched: Fetched, *, check_crcs: bool = True) -> Iterator[Ba
             yield batch
 
 
-def marker_type(records: Buffer, batch: Batch) -> int:
+def marker_type(records: Buffer, batch: RecordBatch) -> int:
     key, _ = only_record(bytes(records[batch.position : batch.position + batch.header.size]), 0, batch.header.size)
     return int(struct.unpack_from(">h", key, 2)[0]) if key is not None and len(key) >= 4 else -1
 
 
-def decode_batch(fetched: Fetched, batch: Batch) -> Iterable[Any]:
+def decode_batch(fetched: Fetched, batch: RecordBatch) -> Iterable[Any]:
     """Records as the compiled reader gives them: offset, timestamp, key, value, headers. It is lazy, and may raise."""
     return compiled_records(fetched.records, batch.position)
 
@@ -139,7 +139,7 @@ def count(fetched: Fetched, *, check_crcs: bool = True) -> tuple[int, int]:
 class DamageNaming:
     """Whatever the reader stumbles over becomes one kind of error that says where."""
 
-    def __init__(self, fetched: Fetched, batch: Batch) -> None:
+    def __init__(self, fetched: Fetched, batch: RecordBatch) -> None:
         self._where = f"The batch at offset {batch.header.base_offset} of {fetched.name}"
 
     def __enter__(self) -> None:

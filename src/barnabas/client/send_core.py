@@ -48,7 +48,7 @@ from barnabas.wire.uuids import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     import threading
 
-    from barnabas.client.transaction import Transaction
+    from barnabas.client.transaction import ProducerTransaction
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class SendCore:
         settings: ProducerSettings,
         accumulator: Accumulator,
         changed: threading.Condition,
-        transaction: Transaction | None = None,
+        transaction: ProducerTransaction | None = None,
         connections: dict[int, Connection] | None = None,
     ) -> None:
         """`connections` by node, for batches alone, are used first; new ones are added to them."""
@@ -175,7 +175,7 @@ class SendCore:
             self._trouble = error
             self._retry_at = time.monotonic() + self._pause_s(self._failures)
             if self._failures == 1:
-                log.warning("No broker tells where the topics are: %s", error)
+                log.warning("could not get the leaders of topics: %s", error)
             return
         self._metadata_at, self._failures = now, 0
         with self._changed:
@@ -297,7 +297,7 @@ class SendCore:
         try:
             answer = self._cluster.any_connection().request(request)
         except (BrokerUnreachable, TimedOut) as error:
-            log.warning("No broker gives a producer id: %s", error)
+            log.warning("could not get a producer id: %s", error)
             self._retry_at = time.monotonic() + self._backoff_s
             return False
         if answer.error_code:
@@ -407,7 +407,7 @@ class SendCore:
         if self._settings.idempotent and self._transaction is None and code in SEQUENCE_LOST:
             with self._changed:
                 if self._accumulator.is_oldest(batch):
-                    log.warning("%s-%s: %s, so a new epoch begins", *batch.partition, code.name)
+                    log.warning("%s-%s: %s; going on with a new producer epoch", *batch.partition, code.name)
                     self._accumulator.start_over(batch)
                 self._accumulator.retry(batch, now)
         elif code in RETRIABLE and batch.attempts <= self._settings.retries:

@@ -13,7 +13,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import ClientError, TimedOut
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.send_core import SendCore
-from barnabas.client.transaction import Transaction
+from barnabas.client.transaction import ProducerTransaction
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Sender(SendCore):
         settings: ProducerSettings,
         accumulator: Accumulator,
         changed: threading.Condition,
-        transaction: Transaction | None = None,
+        transaction: ProducerTransaction | None = None,
     ) -> None:
         super().__init__(cluster, settings, accumulator, changed, transaction)
         self.asleep = False

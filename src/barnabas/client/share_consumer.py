@@ -359,7 +359,7 @@ class ShareConsumer:
                 try:
                     self._send(leader, session, FINAL_EPOCH)
                 except ClientError as error:
-                    log.info("the share session with broker %d was not closed: %s", leader, error)
+                    log.info("could not close the share session with broker %d: %s", leader, error)
         self._sessions.clear()
         self._membership.leave()
         self._cluster.close()
@@ -422,7 +422,7 @@ class _Membership(threading.Thread):
         )
         answer: Any = self._cluster.ask_coordinator("group", self._group_id, request)
         code = known_code(answer.error_code)
-        if code in REJOIN:
+        if code in REJOIN and self._epoch != 0:
             self._epoch, self.assigned = 0, ()
             return 0.0
         if code in NOT_YET:
@@ -449,7 +449,7 @@ class _Membership(threading.Thread):
                 )
                 self._cluster.ask_coordinator("group", self._group_id, request, within_ms=5_000)
         except ClientError as error:
-            log.info("the share group %s was not told that we leave: %s", self._group_id, error)
+            log.info("could not tell the share group %s that the member leaves: %s", self._group_id, error)
         finally:
             self._cluster.close()
 

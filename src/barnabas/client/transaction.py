@@ -9,7 +9,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.transaction_requests import PreparedTransaction, add_partitions
 
 
-class Transaction:
+class ProducerTransaction:
     """A prepared transaction, and the partitions it has."""
 
     def __init__(self, prepared: PreparedTransaction) -> None:

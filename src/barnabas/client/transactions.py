@@ -17,7 +17,7 @@ from barnabas.client.offsets import CommittedOffset
 from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.settings import ClientSettings
-from barnabas.client.transaction import Transaction
+from barnabas.client.transaction import ProducerTransaction
 from barnabas.client.transaction_requests import (
     ListedTransaction,
     PreparedTransaction,
@@ -48,7 +48,7 @@ class TransactionalProducer(Producer):
         producer_settings: ProducerSettings | None = None,
     ) -> None:
         self.prepared = prepared
-        self._transaction = Transaction(prepared)
+        self._transaction = ProducerTransaction(prepared)
         self._cluster = Cluster(settings)
         self._groups: set[str] = set()
         super().__init__(settings, producer_settings, transaction=self._transaction)

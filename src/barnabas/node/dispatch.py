@@ -23,6 +23,7 @@ from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.ports import BrokerPorts, Forwarding
 from barnabas.node.requests import InvalidRequest, ListenerKind, RawResponse, Region, RequestContext, Session
 from barnabas.node.turns import Lane, step_in_turns
+from barnabas.node.wakeups import Wakeup, Wakeups
 from barnabas.wire.apis import APIS, message_classes, request_header_version, response_header_version
 from barnabas.wire.codec import (
     TooManyElements,
@@ -96,7 +97,6 @@ class Route:
         "max_elements",
         "name",
         "node",
-        "requests",
         "response",
         "version",
     )
@@ -126,7 +126,6 @@ class Route:
         self.error_response: Callable[[Request, KafkaError], Response] | None = error_response
         # What the handler sees, if that is not what the dispatcher has for all.
         self.node: Forwarding | None = None
-        self.requests = 0
 
     def encode(self, response: Response | RawResponse, context: RequestContext) -> Answer:
         correlation_id = context.correlation_id
@@ -212,6 +211,7 @@ class Dispatcher:
         self.node = node
         self.controller: Forwarding | None = None
         self.lane = Lane()
+        self.wakeups = Wakeups()
         self.max_answer_bytes = max_answer_bytes
         self.max_request_elements = max_request_elements
         self._wrappers = tuple(wrappers)
@@ -239,7 +239,6 @@ class Dispatcher:
             return Exchange.of_many_elements(self, route, context, frame, position)
         except Exception as error:
             raise InvalidRequest(f"it is not readable: {error}") from error
-        route.requests += 1
         context = _new_context(session, route.api_key, route.version, correlation_id, client_id, len(frame))
         if log.isEnabledFor(logging.DEBUG):
             log_request(route, context, request)
@@ -319,13 +318,6 @@ class Dispatcher:
         route.decode = lambda frame, position, end: (None, end)
         return route
 
-    def requests_by_api(self) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        for routes in self.routes.values():
-            for route in routes.values():
-                counts[route.api_key] = counts.get(route.api_key, 0) + route.requests
-        return counts
-
 
 class Exchange:
     """A request whose handler waits for a future, or for its next turn."""
@@ -394,7 +386,6 @@ class Exchange:
             self._request, _ = await step_in_turns(self._counted(self._route.decode_in_steps(frame, position)))
         except Exception as error:
             raise InvalidRequest(f"it is not readable: {error}") from error
-        self._route.requests += 1
         node = self._dispatcher.node if self._route.node is None else self._route.node
         return await self._route.handle(self._context, self._request, node)
 
@@ -417,7 +408,10 @@ class Exchange:
         self._awaited = awaited
         if asyncio.isfuture(awaited):
             awaited._asyncio_future_blocking = False
-            awaited.add_done_callback(self._resume)
+            if isinstance(awaited, Wakeup):
+                awaited.on_wake = partial(self._dispatcher.wakeups.add, partial(self._resume, awaited))
+            else:
+                awaited.add_done_callback(self._resume)
         else:
             error = RuntimeError(f"a handler awaited {awaited!r}, which is no future")
             asyncio.get_running_loop().call_soon(self._step, error)

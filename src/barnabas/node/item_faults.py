@@ -17,5 +17,5 @@ def item_error(error: Exception, item: str) -> KafkaError:
     if isinstance(error, KafkaError):
         return error
     if _limiter.allows(type(error)):
-        log.error("%s could not be served, the rest of the request was", item, exc_info=error)
+        log.error("could not serve %s; the rest of its request was served", item, exc_info=error)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server met an unexpected error.")

@@ -139,7 +139,7 @@ class Forwarding(Metadata, Protocol):
     def controller(self) -> ToController: ...
 
 
-class Shares(Logs, Groups, Protocol):
+class Shares(Logs, Groups, Neighbourhood, Protocol):
     """Share groups: their partitions here, and what the share coordinator knows of them."""
 
     @property

@@ -154,6 +154,7 @@ def _turn(
         if left:
             sink.put(left)
         end = max([start, *((each.offset or 0) + 1 for each in records)])
+        sink.announce({(TOPIC, 0): end})
         sink.flush({(TOPIC, 0): end})
     finally:
         sink.close()

@@ -53,6 +53,7 @@ NO_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
 
 Headers = tuple[tuple[str, bytes | None], ...]
+_new_tuple = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
@@ -117,7 +118,7 @@ def add_to_sequence(sequence: int, increment: int) -> int:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    return _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))  # `_make` would count the fields again
 
 
 def batch_crc(buffer: Buffer, position: int, size: int) -> int:

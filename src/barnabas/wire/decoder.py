@@ -271,8 +271,9 @@ class _Reader:
         self._count_elements(depth + 1, "a tagged field", count)
         add(depth + 1, f"while {count}:", f"    {count} -= 1")
         depth += 2
-        add(depth, f"{tag}, position = read_uvarint(buffer, position)")
-        add(depth, f"{size}, position = read_uvarint(buffer, position)")
+        for name in (tag, size):
+            add(depth, f"{name} = buffer[position]", "position += 1", f"if {name} > 127:")
+            add(depth + 1, f"{name}, position = read_uvarint(buffer, position - 1)")
         add(depth, f"{stop} = position + {size}", f"if {stop} > end:", "    raise too_long('a tagged field')")
         for index, (item, target) in enumerate(tagged):
             add(depth, f"{'el' if index else ''}if {tag} == {item.tag}:")

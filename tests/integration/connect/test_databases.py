@@ -121,11 +121,11 @@ def test_an_insert_whose_commit_was_not_heard_of_is_not_done_twice(bench: Bench,
     def lost(*_: Any, **__: Any) -> None:
         raise ConnectionError("the worker died here")
 
-    original, turns.commit_offsets = turns.commit_offsets, lost  # type: ignore[assignment]
+    original, turns.commit_positions = turns.commit_positions, lost  # type: ignore[assignment]
     try:
         outcome = run_turn(turn)
     finally:
-        turns.commit_offsets = original
+        turns.commit_positions = original
     assert outcome.failed
     assert outcome.retry
     assert not run_turn(turn).failed

@@ -162,11 +162,11 @@ def test_inserts_are_exactly_once(bench: Bench, server: MariaDb, database: str) 
     def lost(*_: Any, **__: Any) -> None:
         raise ConnectionError("the worker died here")
 
-    original, turns.commit_offsets = turns.commit_offsets, lost  # type: ignore[assignment]
+    original, turns.commit_positions = turns.commit_positions, lost
     try:
         assert run_turn(turn).failed
     finally:
-        turns.commit_offsets = original
+        turns.commit_positions = original
     outcome = run_turn(turn)
     assert not outcome.failed, outcome.trace
     assert server.execute("select name from things order by name", database=database) == [("a",), ("b",)]
@@ -338,3 +338,74 @@ def test_the_lab_a_person_is_filtered_kept_compacted_and_forgotten(
 
             wait_until(lambda: kept() == {b"1": {"Anne"}, b"other": {None}}, "Bert is forgotten", 60)
         other.planner.close()
+
+
+def test_what_a_turn_could_not_take_follows_without_news_and_what_nobody_wants_is_passed(
+    bench: Bench, server: MariaDb, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from barnabas.pipelines.connect.connectors.changes import binlog
+
+    monkeypatch.setattr(binlog, "CHANGES_MAX", 100)
+    monkeypatch.setattr(binlog, "SKIP_BYTES", 1_000)
+    server.execute("create table t (id int primary key)", "create table noise (id int primary key)", database=database)
+    settings = capture(server, database, snapshot_mode="no_data", table_include_list=f"{database}.t")
+    bench.start("rest", settings, offsets_topic="rest-offsets")
+    bench.turns("rest", rounds=1)
+    for first in (1, 201, 401):
+        server.execute(f"insert into t select seq from seq_{first}_to_{first + 199}", database=database)
+    bench.turns("rest", rounds=5)
+    assert [each["after"]["id"] for each in events(bench, f"c{database}.{database}.t")] == list(range(1, 601))
+    (before,) = bench.planner.running["rest"].offsets.values()
+    server.execute("insert into noise select seq from seq_1_to_2000", database=database)
+    bench.turns("rest", rounds=2)
+    (after,) = bench.planner.running["rest"].offsets.values()
+    assert after["pos"] > before["pos"]
+
+
+def test_rows_are_decoded_as_the_library_does_it(server: MariaDb, database: str) -> None:
+    from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+    from barnabas.pipelines.connect.connectors.changes.binlog import connected
+    from barnabas.pipelines.connect.connectors.changes.row_images import given_by_library, row_images
+
+    columns = {
+        "tiny": ("tinyint", "-128"), "utiny": ("tinyint unsigned", "255"), "small": ("smallint", "-32768"),
+        "medium": ("mediumint", "-8388608"), "umedium": ("mediumint unsigned", "16777215"),
+        "i": ("int", "-2147483648"), "ui": ("int unsigned", "4294967295"), "big": ("bigint", "-9223372036854775808"),
+        "ubig": ("bigint unsigned", "18446744073709551615"), "f": ("float", "1.5"), "d": ("double", "-0.1"),
+        "n": ("decimal(20,5)", "-12345678901.00042"), "short": ("varchar(20)", "'äß€'"),
+        "wide": ("varchar(300)", "repeat('ü', 260)"), "c": ("char(5)", "'ab'"), "t": ("text", "'Text'"),
+        "latin": ("varchar(9) character set latin1", "'äöü'"), "bytes": ("varbinary(9)", "x'00ff'"),
+        "blob1": ("blob", "x'ff00'"), "long_blob": ("longblob", "repeat('x', 70000)"), "day": ("date", "'2024-02-29'"),
+        "at": ("datetime(6)", "'2024-02-29 12:34:56.789012'"), "ts": ("timestamp(3) null", "'2024-02-29 01:02:03.4'"),
+        "clock": ("time(2)", "'-12:34:56.78'"), "y": ("year", "2024"), "e": ("enum('a','b')", "'b'"),
+        "s": ("set('x','y','z')", "'x,z'"), "bits": ("bit(11)", "b'10000000011'"), "j": ("json", "'{\"a\": 1}'"),
+    }  # fmt: skip
+    listed = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+    values = ", ".join(value for _, value in columns.values())
+    (file, start, *_) = server.execute("show master status")[0]
+    server.execute(
+        f"create table kinds (id int primary key, {listed}) character set utf8mb4",
+        f"insert into kinds values (1, {values})",
+        "insert into kinds (id) values (2), (3)",
+        "update kinds set tiny = 5, short = null, wide = 'w', day = null where id < 3",
+        "delete from kinds where id = 2",
+        database=database,
+    )  # fmt: skip
+
+    def read(rows: Any) -> list[Any]:
+        reader = BinLogStreamReader(
+            {"host": "127.0.0.1", "port": server.port, "user": "tester"}, server_id=4_711, log_file=file, log_pos=start,
+            resume_stream=True, only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+            pymysql_wrapper=connected,
+        )  # fmt: skip
+        try:
+            return [list(rows(event)) for event in reader]
+        finally:
+            reader.close()
+
+    fast = read(lambda event: row_images(event, 2 if isinstance(event, UpdateRowsEvent) else 1))
+    assert fast == read(given_by_library)
+    assert sum(len(event) for event in fast) == 6
+    assert fast[0][0][0]["short"] == "äß€"

@@ -65,7 +65,7 @@ def test_a_crash_and_rotation_give_every_record_once_and_the_files_go_back_into_
         raise SystemError("killed before the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(turns_module, "commit_offsets", dies)
+        patched.setattr(turns_module, "commit_positions", dies)
         bench.turns("to-objects", rounds=1)
     assert bench.states("to-objects")[-1][0] == "FAILED"
     whole = {f"objects+0+000000000{at}.snappy.parquet": list(range(at, at + 4)) for at in (0, 4, 8)}

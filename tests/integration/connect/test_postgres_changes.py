@@ -385,3 +385,40 @@ def test_transactions_of_the_bank_feed_its_alerts(
             bank.pipe_input("bank_transactions", user, transaction, timestamp_ms=30)
         alert = {"id": "t2", "amount": 1200.5, "threshold": 1000}
         assert bank.read_output("user_alerts") == [("anna", alert)]
+
+
+def test_changes_behind_many_of_another_table_are_read_and_the_slot_moves_over_them(
+    bench: Bench, server: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's answer has a limit, and what nobody wants counts too: the connector once stood still there."""
+    from barnabas.pipelines.connect.connectors.changes import postgres
+
+    monkeypatch.setattr(postgres, "CHANGES_MAX", 100)
+    for table in ("wanted", "noise"):
+        server.execute(f"create table {table} (id int primary key)", database=database)
+    settings = capture(server, database, snapshot_mode="no_data", table_include_list="public.wanted")
+    bench.start("noisy", settings, offsets_topic="noisy-offsets")
+    bench.turns("noisy", rounds=1)
+    for first in (1, 201, 401):
+        server.execute(f"insert into noise select generate_series({first}, {first + 199})", database=database)
+    server.execute("insert into wanted values (1)", database=database)
+    (before,) = server.execute(f"select confirmed_flush_lsn from pg_replication_slots where database = '{database}'")
+    bench.turns("noisy", rounds=6)
+    assert brief(events(bench, f"{database}.public.wanted")) == [("c", None, {"id": 1})]
+    assert server.execute(f"select confirmed_flush_lsn > '{before[0]}' from pg_replication_slots where database = "
+                          f"'{database}'") == [(True,)]  # fmt: skip
+
+
+def test_what_a_turn_could_not_take_follows_without_news(
+    bench: Bench, server: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from barnabas.pipelines.connect.connectors.changes import postgres
+
+    monkeypatch.setattr(postgres, "CHANGES_MAX", 100)
+    server.execute("create table t (id int primary key)", database=database)
+    bench.start("rest", capture(server, database, snapshot_mode="no_data"), offsets_topic="rest-offsets")
+    bench.turns("rest", rounds=1)
+    for first in (1, 201, 401):
+        server.execute(f"insert into t select generate_series({first}, {first + 199})", database=database)
+    bench.turns("rest", rounds=5)
+    assert [each["after"]["id"] for each in events(bench, f"{database}.public.t")] == list(range(1, 601))

@@ -236,7 +236,7 @@ def test_a_topic_is_copied_once_whatever_happens_to_the_commit(bench: Bench, mon
         raise SystemError("killed before the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(turns_module, "commit_offsets", dies)
+        patched.setattr(turns_module, "commit_positions", dies)
         bench.turns("copy", rounds=1)
     assert bench.states("copy")[-1][0] == "FAILED"
     other = type(bench)(bench.servers)

@@ -12,10 +12,14 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
+from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import committed_offsets
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.connect.connectors.storage import sink as sink_module
+from barnabas.pipelines.connect.connectors.storage.sink import FilesSink
 from barnabas.pipelines.connect.plane import turns as turns_module
+from barnabas.pipelines.connect.plane.orders import Outcome, Turn
 from tests.support.waiting import wait_until
 
 Bench = Any
@@ -108,7 +112,7 @@ def test_a_crash_before_the_commit_gives_no_record_twice(
         raise SystemError("killed before the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(turns_module, "commit_offsets", dies)
+        patched.setattr(turns_module, "commit_positions", dies)
         bench.turns("crash", rounds=1)
     assert bench.states("crash")[-1][0] == "FAILED"
     assert ids(tmp_path) == list(range(10)), "the files are there, the commit is not"
@@ -330,3 +334,122 @@ def test_columns_and_records_fill_one_file_and_a_bad_record_between_them_is_left
     table = pq.read_table(path)
     assert table.column("id").to_pylist() == [number for number in range(301) if number != 150]
     assert table.column("odd1").to_pylist()[:3] == [None, 1 / 7, None]
+
+
+def group_offset(bench: Bench, group: str) -> int:
+    with Cluster(ClientSettings.from_properties({}, bootstrap_servers=bench.servers)) as cluster:
+        (found,) = committed_offsets(cluster, group).values()
+    return found.offset
+
+
+def test_a_worker_that_was_thought_dead_neither_replaces_files_nor_moves_the_group_back(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """It has read fewer records than the next owner, and its file would have the same name as theirs."""
+    settings = files_sink(tmp_path, "zombie", "Json", 100, rotate_schedule_interval_ms="1")
+    send(bench, "zombie", range(4))
+    bench.start("zombie", settings)
+    (late,) = bench.planner.due(["zombie"])
+    other = type(bench)(bench.servers)
+
+    class Late(FilesSink):
+        def announce(self, positions: Any) -> Any:
+            """All is read and nothing is told yet; meanwhile the group gives the connector to another worker."""
+            send(bench, "zombie", range(4, 7))
+            other.start("zombie", settings)
+            assert other.turns("zombie") == 7
+            return super().announce(positions)
+
+    outcome = run_turn_with(Late, late)
+    assert outcome.failed
+    assert "PRODUCER_FENCED" in outcome.trace or "INVALID_PRODUCER_EPOCH" in outcome.trace
+    assert ids(tmp_path) == list(range(7))
+    assert group_offset(bench, "connect-zombie") == 7
+    send(bench, "zombie", range(7, 9))
+    assert other.turns("zombie") == 2
+    assert ids(tmp_path) == list(range(9))
+    other.planner.close()
+
+
+def test_a_turn_that_was_announced_is_done_again_as_it_was(bench: Bench, tmp_path: Path) -> None:
+    """The worker that was thought dead is about to write: who goes on writes the same files, so it does no harm."""
+    settings = files_sink(tmp_path, "announced", "Json", 3, rotate_schedule_interval_ms="1")
+    send(bench, "announced", range(5))
+    bench.start("announced", settings)
+    (late,) = bench.planner.due(["announced"])
+    other = type(bench)(bench.servers)
+
+    class Late(FilesSink):
+        def flush(self, positions: Any) -> Any:
+            send(bench, "announced", range(5, 12))
+            other.start("announced", settings)
+            assert other.turns("announced", rounds=1) == 12, "all are read, the latest in vain"
+            assert ids(tmp_path) == list(range(5)), "up to what was announced"
+            return super().flush(positions)
+
+    assert run_turn_with(Late, late).failed, "its commit is refused"
+    assert group_offset(bench, "connect-announced") == 5
+    assert other.turns("announced") == 7
+    assert ids(tmp_path) == list(range(12))
+    names = [Path(path).name for path in paths(tmp_path)]
+    assert names == [f"announced+0+{at:010}.json" for at in (0, 3, 5, 8, 11)]
+    other.planner.close()
+
+
+def test_a_crash_after_the_announcement_is_made_good(bench: Bench, tmp_path: Path) -> None:
+    """Columns go the same way: what is behind the announced offset is cut off."""
+    rest = {"value.converter.schemas.enable": "false", "rotate.schedule.interval.ms": "1"}
+    settings = files_sink(tmp_path, "cut", "Parquet", 4) | rest
+    plain(bench, "cut", range(6))
+    bench.start("cut", settings)
+    (late,) = bench.planner.due(["cut"])
+
+    class Dies(FilesSink):
+        def flush(self, positions: Any) -> Any:
+            raise SystemError("killed after the announcement")
+
+    assert run_turn_with(Dies, late).failed
+    plain(bench, "cut", range(6, 9))
+    other = type(bench)(bench.servers)
+    other.start("cut", settings)
+    other.turns("cut", rounds=1)
+    assert group_offset(bench, "connect-cut") == 6
+    other.turns("cut")
+    found = {path.name: pq.read_table(path).column("id").to_pylist() for path in tmp_path.rglob("*.parquet")}
+    assert found == {
+        "cut+0+0000000000.snappy.parquet": [0, 1, 2, 3],
+        "cut+0+0000000004.snappy.parquet": [4, 5],
+        "cut+0+0000000006.snappy.parquet": [6, 7, 8],
+    }
+    other.planner.close()
+
+
+def test_files_that_somebody_took_away_are_not_missed(bench: Bench, tmp_path: Path) -> None:
+    settings = files_sink(tmp_path, "taken", "Json", 2)
+    send(bench, "taken", range(4))
+    bench.start("taken", settings)
+    assert bench.turns("taken") == 4
+    first = next(path for path in tmp_path.rglob("taken+0+0000000000.json"))
+    first.unlink()
+    send(bench, "taken", range(4, 6))
+    other = type(bench)(bench.servers)
+    other.start("taken", settings)
+    assert other.turns("taken") == 2
+    assert ids(tmp_path) == [2, 3, 4, 5]
+    other.planner.close()
+
+
+def plain(bench: Bench, topic: str, numbers: range) -> None:
+    with Producer(ClientSettings.from_properties({}, bootstrap_servers=bench.servers)) as producer:
+        for number in numbers:
+            producer.send(topic, json.dumps({"id": number}).encode(), partition=0)
+        producer.flush()
+
+
+def run_turn_with(sink: type[FilesSink], turn: Turn) -> Outcome:
+    """This turn has another class; those that it starts meanwhile do not."""
+    with pytest.MonkeyPatch.context() as patched:
+        load = turns_module.load
+        once = iter([sink])
+        patched.setattr(turns_module, "load", lambda place: next(once, None) or load(place))
+        return turns_module.run_turn(turn)

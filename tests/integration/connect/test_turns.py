@@ -275,3 +275,39 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(bench: Bench, tmp_path: P
     path.unlink()
     assert bench.turns("full") == 2
     assert path.read_text() == "foo\nbar\n"
+
+
+def test_no_turn_begins_while_the_group_changes_and_its_end_is_waited_for(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("one\n")
+    bench.start("held", source(path, "held"))
+    (turn,) = bench.planner.due(["held"])
+    bench.planner.hold(7)
+    assert not any(each["event"] == "stopped" for each in bench.events), "a turn is under way"
+    bench.planner.done(run_turn(turn))
+    assert {"event": "stopped", "id": 7} in bench.events
+    with open(path, "a") as file:
+        file.write("two\n")
+    assert bench.turns("held") == 0
+    bench.planner.release()
+    assert bench.turns("held") == 1
+    assert bench.values("held") == ["one", "two"]
+
+
+def test_a_partition_that_moves_to_another_task_waits_for_the_turn_that_has_it(bench: Bench, tmp_path: Path) -> None:
+    """A new topic moves all partitions behind it."""
+    write(bench, "moving-b", "b")
+    settings = sink(tmp_path / "out.txt", "", **{"topics.regex": "moving-.*", "tasks.max": "2"})
+    settings.pop("topics")
+    bench.start("moving", settings)
+    (late,) = bench.planner.due(["moving"])
+    assert late.partitions == [("moving-b", 0)]
+    write(bench, "moving-a", "a")
+    found = bench.planner.running["moving"]
+    found.looked_at = float("-inf")
+    for task in found.tasks:
+        task.due_at = 0.0
+    assert bench.planner.due(["moving"]) == [], "the first task is busy, and the second would have its partition"
+    bench.planner.done(run_turn(late))
+    assert bench.turns("moving") == 1
+    assert sorted((tmp_path / "out.txt").read_text().split()) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""`barnabas up --all`: a node, a registry and a REST proxy in one command."""
+"""`barnabas up --all`: a node or a cluster, a registry, a REST proxy, Connect and SQL in one command."""
 
 from __future__ import annotations
 
@@ -27,40 +27,72 @@ def free_port() -> int:
         return port
 
 
-def test_all_come_up_and_go_together(tmp_path: Path) -> None:
-    port, rest_port = free_port(), free_port()
-    command = [sys.executable, "-m", "barnabas", "up", "--all", "--port", "0", "--controller-port", "0"]
-    command += ["--data-dir", str(tmp_path / "data")]
-    with open(tmp_path / "said", "wb") as said:
-        environment = {"SCHEMA_REGISTRY_LISTENERS": f"http://127.0.0.1:{port}", "PATH": "", "PYTHONSAFEPATH": "1"}
-        environment |= {"KAFKA_REST_LISTENERS": f"http://127.0.0.1:{rest_port}"}
-        environment |= {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
-        up = subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=tmp_path)
-    try:
+class Up:
+    """`barnabas up --all` with free ports for its services."""
+
+    def __init__(self, directory: Path, *words: str) -> None:
+        self.said = directory / "said"
+        self.directory = directory
+        names = ("SCHEMA_REGISTRY", "KAFKA_REST", "CONNECT", "KSQL")
+        self.registry, self.rest, self.connect, self.sql = self.ports = [free_port() for _ in names]
+        environment = {
+            f"{name}_LISTENERS": f"http://127.0.0.1:{port}" for name, port in zip(names, self.ports, strict=True)
+        }
+        environment |= {name: os.environ[name] for name in ("PYTHONPATH", "HOME") if name in os.environ}
+        command = [sys.executable, "-m", "barnabas", "up", "--all", "--data-dir", str(directory / "data"), *words]
+        with open(self.said, "wb") as said:
+            self._process = subprocess.Popen(
+                command, stdout=said, stderr=said, env=environment | {"PATH": "", "PYTHONSAFEPATH": "1"}, cwd=directory
+            )
+
+    def wait_for(self, *texts: str) -> None:
         until = time.monotonic() + WAIT_S
-        while not all(f"{name} is up" in (tmp_path / "said").read_text() for name in ("Schema registry", "REST proxy")):
-            assert up.poll() is None, (tmp_path / "said").read_text()
-            assert time.monotonic() < until, (tmp_path / "said").read_text()
+        while not all(text in self.said.read_text() for text in texts):
+            assert self._process.poll() is None, self.said.read_text()
+            assert time.monotonic() < until, self.said.read_text()
             time.sleep(0.05)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
-        body = b'{"schema":"\\"string\\""}'
-        connection.request("POST", "/subjects/s/versions", body, {"Content-Type": "application/json"})
-        assert re.match(rb'\{"id":1,"version":1', connection.getresponse().read())
-        connection.close()
-        connection = http.client.HTTPConnection("127.0.0.1", rest_port, timeout=WAIT_S)
-        connection.request("GET", "/topics")
-        assert b'"_schemas"' in connection.getresponse().read()
-        # The proxy knows where the registry is.
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(WAIT_S) == 0
+
+
+def test_all_come_up_and_go_together(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--port", "0", "--controller-port", "0")
+    try:
+        up.wait_for(*(f"{name} is up" for name in ("Schema registry", "REST proxy", "Kafka Connect", "SQL server")))
+        assert re.match(
+            rb'\{"id":1,"version":1', post(up.registry, "/subjects/s/versions", b'{"schema":"\\"string\\""}')
+        )
+        assert b'"_schemas"' in get(up.rest, "/topics")
+        # The proxy and SQL know where the registry is, and SQL knows where Connect is.
         body = b'{"value_schema":"\\"string\\"","records":[{"value":"x"}]}'
-        connection.request("POST", "/topics/t", body, {"Content-Type": "application/vnd.kafka.avro.v2+json"})
-        assert b'"value_schema_id":1' in connection.getresponse().read()
-        connection.close()
+        avro = "application/vnd.kafka.avro.v2+json"
+        assert b'"value_schema_id":1' in post(up.rest, "/topics/t", body, avro)
+        assert json.loads(get(up.connect, "/connectors")) == []
+        made = "CREATE STREAM s (b STRING) WITH (kafka_topic='made', value_format='AVRO', partitions=1);"
+        statements = f"SHOW CONNECTORS; {made} INSERT INTO s (b) VALUES ('x');"
+        told = json.loads(post(up.sql, "/ksql", json.dumps({"ksql": statements}).encode()))
+        assert told[0]["connectors"] == []
+        assert told[1]["commandStatus"]["status"] == "SUCCESS"
+        assert json.loads(get(up.registry, "/subjects")) == ["made-value", "s", "t-value"]
     finally:
-        up.send_signal(signal.SIGINT)
-        assert up.wait(WAIT_S) == 0
-    for each in (port, rest_port):
+        up.stop()
+    assert "Fatal Python error" not in up.said.read_text()
+    for each in up.ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", each)) != 0
+
+
+def test_a_cluster_has_them_too_with_a_log_each(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--brokers", "2", "--port", str(free_port()))
+    try:
+        up.wait_for(f"http://127.0.0.1:{up.registry}, its log in registry.log")
+        for log in ("registry.log", "rest.log", "connect.log", "sql.log"):
+            wait_until(lambda log=log: " is up: " in (tmp_path / "data" / log).read_text())  # type: ignore[misc]
+        assert json.loads(get(up.registry, "/subjects")) == []
+    finally:
+        up.stop()
 
 
 def test_confluents_commands_take_its_files_and_the_images_variables(tmp_path: Path) -> None:
@@ -96,6 +128,15 @@ def get(port: int, path: str) -> bytes:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     try:
         connection.request("GET", path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def post(port: int, path: str, body: bytes, content_type: str = "application/json") -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    try:
+        connection.request("POST", path, body, {"Content-Type": content_type})
         return connection.getresponse().read()
     finally:
         connection.close()

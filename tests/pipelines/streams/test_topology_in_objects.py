@@ -1,5 +1,6 @@
 """A topology whose checkpoint is in an S3 server: a Spark cluster of two workers with local directories of their own.
-One of them is killed in the middle, and the driver after it. `make soak-objects` runs it."""
+One of them is killed in the middle, and the driver after it. Then drivers and workers on one machine are killed again
+and again over such a checkpoint. `make soak-objects` runs both, with so many kills as SPARK_KILLS says."""
 
 from __future__ import annotations
 
@@ -20,11 +21,14 @@ from tests.support.reference_libs import ReferenceUnavailable
 TOPOLOGY = Path(__file__).with_name("killed_topology.py")
 LIMIT_S = 400.0
 BUCKET = "checkpoints"
+KILLS = int(os.environ.get("BARNABAS_SPARK_KILLS", "4"))
 
 
 def beside(name: str) -> Any:
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"{name}.py")
+        here = Path(__file__).with_name(f"{name}.py")
+        path = here if here.exists() else here.parents[1] / here.name
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
@@ -89,3 +93,24 @@ def story(stage: Any, cluster: Any, shared: Any, submit: list[str]) -> None:
     before = both()
     stage.wait("output after the loss of the driver", lambda: grown(before), LIMIT_S, restart=True)
     stage.finish(LIMIT_S)
+
+
+@pytest.mark.skipif("BARNABAS_OBJECTS" not in os.environ, reason="takes minutes: make soak-objects")
+@pytest.mark.timeout(300 + 150 * KILLS)
+@pytest.mark.parametrize("runs_on", [False, True], ids=["shuffled", "on"])
+def test_drivers_and_workers_are_killed_again_and_again(tmp_path: Path, runs_on: bool) -> None:
+    try:
+        jars = ",".join(map(str, hadoop_aws_jars()))
+        with Node() as node, object_store() as store:
+            store.make_bucket(BUCKET)
+            conf = tmp_path / "conf"
+            conf.mkdir()
+            settings = {f"spark.hadoop.{name}": value for name, value in store.settings.items()} | {"spark.jars": jars}
+            (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+            killed = beside("test_topology_killed")
+            address = f"s3a://{BUCKET}/killed-again"
+            killed.kill_again_and_again(
+                node.bootstrap_servers, tmp_path, runs_on, address, KILLS, SPARK_CONF_DIR=str(conf)
+            )
+    except (ObjectStoreMissing, ReferenceUnavailable) as reason:
+        pytest.skip(str(reason))

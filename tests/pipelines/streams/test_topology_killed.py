@@ -55,21 +55,29 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.timeout(120 + 150 * KILLS)
 @pytest.mark.parametrize("runs_on", [False, True] if KILLS > 2 else [False], ids=lambda on: "on" if on else "shuffled")
 def test_state_and_results_are_what_a_batch_job_computes(servers: str, tmp_path: Path, runs_on: bool) -> None:
+    kill_again_and_again(servers, tmp_path, runs_on)
+
+
+def kill_again_and_again(
+    servers: str, directory: Path, runs_on: bool, checkpoint: str | None = None, kills: int = KILLS, **environment: str
+) -> None:
     print(f"BARNABAS_SPARK_SEED={SEED}")
     chance = random.Random(SEED)
 
     class Stage(kill_stage().KillStage):  # type: ignore[misc]
-        def start_driver(self, command: list[str] | None = None, **environment: str) -> None:
+        def start_driver(self, command: list[str] | None = None, **more: str) -> None:
             cores = str(chance.choice((2, 3)))  # another machine may take over
             cache = chance.choice(("0", "0", "100000000"))  # with 0 state is on disk
             on = [chance.choice(("0", "1000", "3000"))] if runs_on else []
-            super().start_driver([sys.executable, str(PIPELINE), *self.arguments(), cores, cache, *on], **environment)
+            servers, local, *topics = self.arguments()
+            words = [servers, checkpoint or local, *topics, cores, cache, *on]
+            super().start_driver([sys.executable, str(PIPELINE), *words], **environment | more)
 
-    stage = Stage(servers, tmp_path, "topology")
+    stage = Stage(servers, directory, "topology")
     try:
         stage.load.start()
         stage.start_driver()
-        for number in range(KILLS):
+        for number in range(kills):
             before = stage.ends("totals")
             stage.wait("progress", lambda before=before: stage.ends("totals") > before, LIFE_LIMIT_S, restart=True)
             time.sleep(chance.uniform(0, 1.5))

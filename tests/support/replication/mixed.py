@@ -37,7 +37,6 @@ class Mixed:
         self.kafka = reference.ApacheKafka(
             directory=root / "kafka",
             port=self.ports[KAFKAS],
-            features=reference.NOT_OURS,
             properties=self._properties(KAFKAS),
         )
         self.nodes: dict[int, Node | reference.ApacheKafka] = {KAFKAS: self.kafka, OURS: self._node(OURS)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.node.raft.batches import Batch
+from barnabas.node.raft.batches import MetadataBatch
 from barnabas.node.raft.interface import NO_LEADER, Listener
 from barnabas.node.raft.quorum import Quorum
 from barnabas.node.raft.snapshots import SnapshotContent, SnapshotId
@@ -19,7 +19,7 @@ class ScriptedRaft:
         self.leader_id = NO_LEADER
         self.epoch = 0
         self.high_watermark = 0
-        self.uncommitted: list[Batch] = []
+        self.uncommitted: list[MetadataBatch] = []
         self.resigned: list[int] = []
         self._listeners: list[Listener] = []
 
@@ -97,7 +97,7 @@ class ScriptedRaft:
     def _append(self, records: Sequence[Record], *, is_control: bool = False) -> None:
         base_offset = self.end_offset
         self.uncommitted.append(
-            Batch(base_offset, base_offset + len(records) - 1, self.epoch, 0, is_control, list(records), 10)
+            MetadataBatch(base_offset, base_offset + len(records) - 1, self.epoch, 0, is_control, list(records), 10)
         )
 
     def _tell_leader(self) -> None:

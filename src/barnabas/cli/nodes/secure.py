@@ -76,7 +76,7 @@ def _read(path: Path) -> dict[str, str]:
 def _format(properties: dict[str, str], login: str) -> None:
     from barnabas.cli.files.formatting import Format, format_directory, scram_credential
     from barnabas.client.security import parse_jaas
-    from barnabas.core.metadata.records import FINALIZED_FEATURES, LEVEL_WRITTEN
+    from barnabas.core.metadata.records import FORMATTED_FEATURES, LEVEL_WRITTEN
     from barnabas.node.configuration import BrokerConfig
     from barnabas.node.storage.directory.meta_properties import read_meta_properties
     from barnabas.wire.uuids import Uuid
@@ -87,5 +87,5 @@ def _format(properties: dict[str, str], login: str) -> None:
         return  # a node without security has been here; its user is to be made with kafka-configs
     options = parse_jaas(login)
     credential = scram_credential(f"{MECHANISM}=[name={options['username']},password={options['password']}]")
-    wanted = Format(str(Uuid.random()), LEVEL_WRITTEN, FINALIZED_FEATURES, [credential], is_dynamic=True)
+    wanted = Format(str(Uuid.random()), LEVEL_WRITTEN, FORMATTED_FEATURES, [credential], is_dynamic=True)
     format_directory(path, config, wanted, is_metadata=True)

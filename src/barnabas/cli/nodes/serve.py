@@ -181,7 +181,8 @@ def _start_companions(node: Node) -> Companions:
     from barnabas.cli.services.companions import Companions, companions_of
 
     port = next(port for name, port in node.bound_ports().items() if name not in node.config.controller_listener_names)
-    return Companions(companions_of(f"localhost:{port}"))
+    directory = Path(node.config.log_dirs[0])
+    return Companions(companions_of(f"localhost:{port}", directory.with_name(f"{directory.name}-services")))
 
 
 def _greet(node: Node) -> None:

@@ -30,7 +30,9 @@ def run(arguments: list[str]) -> int:
         help="the port of the quorum (the one after the clients' port, or any if that is taken), 0 for any",
     )
     parser.add_argument(
-        "--all", action="store_true", help="the schema registry beside it, on port 8081, and the REST proxy, on 8082"
+        "--all",
+        action="store_true",
+        help="the schema registry beside it, on port 8081, the REST proxy, on 8082, Connect, on 8083, and SQL, on 8088",
     )
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="any key of Kafka's server.properties"

@@ -11,6 +11,7 @@ from pathlib import Path
 from barnabas.cli.errors import UsageError
 from barnabas.cli.nodes.cluster_view import ClusterState, lines, look
 from barnabas.cli.nodes.local_cluster import ClusterPlan, LocalCluster
+from barnabas.cli.services.companions import Companions, companions_of
 from barnabas.cli.terminal import Screen, is_colourful
 
 LOOK_EVERY_S = 1.0
@@ -39,15 +40,21 @@ def run(options: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGINT, interrupt)
+    beside: Companions | None = None
     try:
         cluster.start()
         _wait_ready(cluster)
+        if options.all:
+            beside = _start_companions(cluster.plan)
+        print("Ctrl-C stops them.", flush=True)
         _show(cluster, asked)
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the stop is under way
         print("Stopping ...", flush=True)
+        if beside is not None:
+            beside.stop()
         cluster.stop()
     return 0
 
@@ -66,8 +73,15 @@ def _wait_ready(cluster: LocalCluster) -> None:
         time.sleep(0.05)
     print(f"Barnabas is up: {len(plan.node_ids)} nodes of cluster {cluster.known.cluster_id}")
     print(f"  clients     {plan.bootstrap_servers}")
-    print(f"  data in     {plan.directory}")
-    print("Ctrl-C stops them.", flush=True)
+    print(f"  data in     {plan.directory}", flush=True)
+
+
+def _start_companions(plan: ClusterPlan) -> Companions:
+    companions = companions_of(plan.bootstrap_servers, plan.directory)
+    started = Companions(companions, logs=plan.directory)
+    for companion in companions:
+        print(f"  {companion.name:<15} {companion.url}, its log in {companion.log_name}", flush=True)
+    return started
 
 
 def _show(cluster: LocalCluster, asked: list[int]) -> None:

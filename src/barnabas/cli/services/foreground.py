@@ -42,8 +42,9 @@ def follow_parent(options: argparse.Namespace) -> None:
 
 
 def _stop_with_input() -> None:
-    """The parent holds our standard input open."""
-    sys.stdin.buffer.read()
+    """The parent holds our standard input open. sys.stdin's lock, held by a thread that waits, would abort our end."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

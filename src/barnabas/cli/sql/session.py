@@ -38,7 +38,7 @@ class Leave(Exception):
     """exit, quit."""
 
 
-class Session:
+class SqlSession:
     def __init__(self, client: SqlClient, out: TextIO | None = None) -> None:
         self.client = client
         self.properties: dict[str, Any] = {}

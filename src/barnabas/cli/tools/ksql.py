@@ -10,7 +10,7 @@ from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.options import Parsed, Parser, Positional, option
 
 if TYPE_CHECKING:
-    from barnabas.cli.sql.session import Session
+    from barnabas.cli.sql.session import SqlSession
 
 DEFAULT_URL = "http://localhost:8088"
 PARSER = Parser(
@@ -40,7 +40,7 @@ PARSER = Parser(
 def run(parsed: Parsed) -> int:
     from barnabas.cli.services.asking import authorization, tls_context
     from barnabas.cli.sql.client import ServerRefused, ServerUnreachable, SqlClient
-    from barnabas.cli.sql.session import Session
+    from barnabas.cli.sql.session import SqlSession
 
     if len(parsed.rest) > 1:
         raise UsageError(f"{parsed.rest[1]} is one server too many.")
@@ -51,7 +51,7 @@ def run(parsed: Parsed) -> int:
 
         properties = read_properties(path)
     login = authorization(parsed.text("user"), parsed.text("password"))
-    session = Session(SqlClient(url, login, lambda: tls_context(properties)))
+    session = SqlSession(SqlClient(url, login, lambda: tls_context(properties)))
     # As in ksqlDB ssl.* are this program's, and the rest is the session's.
     session.properties |= {key: value for key, value in properties.items() if not key.startswith("ssl.")}
     session.output = (parsed.text("output") or "TABULAR").upper()
@@ -72,7 +72,7 @@ def run(parsed: Parsed) -> int:
     return 1 if session.failed else 0
 
 
-def interactive(session: Session) -> int:
+def interactive(session: SqlSession) -> int:
     from barnabas import __version__
     from barnabas.cli.sql.client import ServerRefused, ServerUnreachable
     from barnabas.cli.sql.session import Leave
@@ -104,7 +104,7 @@ def interactive(session: Session) -> int:
             session.say(str(error))
 
 
-def typed(session: Session, waiting: str, line: str) -> str:
+def typed(session: SqlSession, waiting: str, line: str) -> str:
     """What is still to be ended by a semicolon after a line."""
     from barnabas.pipelines.sql.language.statements import is_ended
 

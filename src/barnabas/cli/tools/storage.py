@@ -171,7 +171,7 @@ def _format(parsed: Parsed, config: BrokerConfig) -> int:
 
 def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
     from barnabas.cli.files.formatting import Format, initial_voters, scram_credential
-    from barnabas.core.metadata.records import FINALIZED_FEATURES, KRAFT_VERSION, LEVEL_MAX, LEVEL_MIN, LEVEL_WRITTEN
+    from barnabas.core.metadata.records import FORMATTED_FEATURES, KRAFT_VERSION, LEVEL_MAX, LEVEL_MIN, LEVEL_WRITTEN
     from barnabas.core.metadata.records import SUPPORTED_FEATURES as SUPPORTED
 
     if sum(name in parsed for name in QUORUM) > 1:
@@ -197,7 +197,7 @@ def _wanted(parsed: Parsed, config: BrokerConfig) -> Format:
             f"metadata.version {release_name(level)} is not supported: {release_name(LEVEL_MIN)} to "
             f"{release_name(LEVEL_MAX)} are."
         )
-    features = {name: value for name, value in levels_at(level).items() if name in FINALIZED_FEATURES}
+    features = {name: value for name, value in levels_at(level).items() if name in FORMATTED_FEATURES}
     for name, value in map(parse_feature, parsed.texts("feature")):
         if name not in SUPPORTED:
             names = ", ".join(sorted(set(SUPPORTED) - {"metadata.version"}))

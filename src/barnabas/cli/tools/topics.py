@@ -15,8 +15,8 @@ from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
 from barnabas.client.admin.configs import TOPIC, Config, describe_configs
 from barnabas.client.admin.topics import (
-    Partition,
-    Topic,
+    PartitionDescription,
+    TopicDescription,
     create_partitions,
     create_topic,
     delete_topics,
@@ -264,7 +264,7 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
         return
     live = set(cluster.metadata([]).brokers) if reports else set()
     for topic in topics:
-        own = [config for config in configs[topic.name] if not config.is_default]
+        own = _own(configs[topic.name])
         if not reports and ("topics-with-overrides" not in parsed or own):
             _print_topic(topic, own, moving)
         if "topics-with-overrides" in parsed:
@@ -306,14 +306,14 @@ def _reassignments(cluster: Cluster, names: list[str]) -> dict[tuple[str, int], 
     }
 
 
-def _replication_factor(partition: Partition, move: OngoingPartitionReassignment | None) -> int:
+def _replication_factor(partition: PartitionDescription, move: OngoingPartitionReassignment | None) -> int:
     if move is None or not set(partition.replicas) & {*move.adding_replicas, *move.removing_replicas}:
         return len(partition.replicas)
     return len(move.replicas) - len(move.adding_replicas)
 
 
 def _reported(
-    report: str, partition: Partition, least: int, live: set[int], move: OngoingPartitionReassignment | None
+    report: str, partition: PartitionDescription, least: int, live: set[int], move: OngoingPartitionReassignment | None
 ) -> bool:
     if report == "under-replicated-partitions":
         return _replication_factor(partition, move) > len(partition.isr)
@@ -324,7 +324,17 @@ def _reported(
     return len(partition.isr) == least
 
 
-def _print_topic(topic: Topic, own: list[Config], moving: dict[tuple[str, int], OngoingPartitionReassignment]) -> None:
+def _own(configs: list[Config]) -> list[Config]:
+    """What is not the default, in the order of Kafka's tool: that of a Java hash map of all."""
+    from barnabas.core.groups.java_order import java_ordered
+
+    by_name = {config.name: config for config in configs}
+    return [by_name[name] for name in java_ordered(by_name) if not by_name[name].is_default]
+
+
+def _print_topic(
+    topic: TopicDescription, own: list[Config], moving: dict[tuple[str, int], OngoingPartitionReassignment]
+) -> None:
     parts = [f"Topic: {topic.name}"]
     if topic.topic_id != ZERO_UUID:
         parts.append(f"TopicId: {topic.topic_id}")
@@ -337,7 +347,7 @@ def _print_topic(topic: Topic, own: list[Config], moving: dict[tuple[str, int], 
     print("\t".join(parts))
 
 
-def _print_partition(topic: str, partition: Partition, move: OngoingPartitionReassignment | None) -> None:
+def _print_partition(topic: str, partition: PartitionDescription, move: OngoingPartitionReassignment | None) -> None:
     def listed(brokers: list[int] | None) -> str:
         return "N/A" if brokers is None else ",".join(map(str, brokers))
 
@@ -355,7 +365,7 @@ def _print_partition(topic: str, partition: Partition, move: OngoingPartitionRea
     print("\t".join(parts))
 
 
-def _as_json(topic: Topic, configs: list[Config]) -> dict[str, object]:
+def _as_json(topic: TopicDescription, configs: list[Config]) -> dict[str, object]:
     return {
         "topic": topic.name,
         "topicId": str(topic.topic_id),

@@ -15,7 +15,7 @@ from barnabas.client.admin.reassignments import Assignment, named
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from barnabas.client.admin.topics import Topic
+    from barnabas.client.admin.topics import TopicDescription
     from barnabas.client.metadata import BrokerNode
 
 SHOWN_MAX = 5
@@ -25,7 +25,7 @@ class CannotDrain(ClientError):
     """The replicas have nowhere to go; the message says which."""
 
 
-def plan(topics: Iterable[Topic], brokers: Mapping[int, BrokerNode], leaving: int) -> Assignment:
+def plan(topics: Iterable[TopicDescription], brokers: Mapping[int, BrokerNode], leaving: int) -> Assignment:
     """The replicas that each partition of the broker shall have; raises CannotDrain. Moves that run are finished first.
 
     `brokers` are those that are there.

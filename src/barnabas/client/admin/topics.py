@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 30_000
 
 
-class Partition(NamedTuple):
+class PartitionDescription(NamedTuple):
     number: int
     leader: int
     replicas: list[int]
@@ -24,14 +24,14 @@ class Partition(NamedTuple):
     last_known_elr: list[int] | None
 
 
-class Topic(NamedTuple):
+class TopicDescription(NamedTuple):
     name: str
     topic_id: Uuid
     is_internal: bool
-    partitions: list[Partition]
+    partitions: list[PartitionDescription]
 
 
-def describe_topics(cluster: Cluster, names: Iterable[str], page: int = 2000) -> list[Topic]:
+def describe_topics(cluster: Cluster, names: Iterable[str], page: int = 2000) -> list[TopicDescription]:
     """In the order of their names. Raises Refused for one that is not there."""
     wanted = sorted(names)
     try:
@@ -40,10 +40,10 @@ def describe_topics(cluster: Cluster, names: Iterable[str], page: int = 2000) ->
         return list(_from_metadata(cluster, wanted))
 
 
-def _by_page(cluster: Cluster, names: list[str], page: int) -> Iterator[Topic]:
+def _by_page(cluster: Cluster, names: list[str], page: int) -> Iterator[TopicDescription]:
     from barnabas.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 
-    found: dict[str, Topic] = {}
+    found: dict[str, TopicDescription] = {}
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names], response_partition_limit=page
     )
@@ -51,9 +51,9 @@ def _by_page(cluster: Cluster, names: list[str], page: int) -> Iterator[Topic]:
         answer = cluster.ask(request)
         for topic in answer.topics:
             check(topic.error_code, None if topic.error_code != 3 else f"Topic '{topic.name}' does not exist.")
-            entry = found.setdefault(topic.name, Topic(topic.name, topic.topic_id, topic.is_internal, []))
+            entry = found.setdefault(topic.name, TopicDescription(topic.name, topic.topic_id, topic.is_internal, []))
             entry.partitions.extend(
-                Partition(
+                PartitionDescription(
                     each.partition_index,
                     each.leader_id,
                     each.replica_nodes,
@@ -72,14 +72,14 @@ def _by_page(cluster: Cluster, names: list[str], page: int) -> Iterator[Topic]:
         yield topic
 
 
-def _from_metadata(cluster: Cluster, names: list[str]) -> Iterator[Topic]:
+def _from_metadata(cluster: Cluster, names: list[str]) -> Iterator[TopicDescription]:
     for topic in cluster.metadata(names).topics.values():
         check(topic.error, None if topic.error != 3 else f"Topic '{topic.name}' does not exist.")
         partitions = [
-            Partition(index, each.leader, list(each.replicas), list(each.isr), None, None)
+            PartitionDescription(index, each.leader, list(each.replicas), list(each.isr), None, None)
             for index, each in sorted(topic.partitions.items())
         ]
-        yield Topic(topic.name, topic.topic_id, topic.is_internal, partitions)
+        yield TopicDescription(topic.name, topic.topic_id, topic.is_internal, partitions)
 
 
 def create_topic(

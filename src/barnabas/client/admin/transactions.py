@@ -22,7 +22,7 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-class Transaction(NamedTuple):
+class TransactionDescription(NamedTuple):
     transactional_id: str
     coordinator: int
     producer_id: int
@@ -74,7 +74,7 @@ def list_transactions(
     return sorted(found)
 
 
-def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction:
+def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -83,7 +83,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         raise Refused(described.error_code, f"There is no transactional id {transactional_id}")
     if described.error_code:
         raise Refused(described.error_code, f"The transactional id {transactional_id} cannot be described")
-    return Transaction(
+    return TransactionDescription(
         transactional_id,
         cluster.coordinator("transaction", transactional_id),
         described.producer_id,
@@ -141,13 +141,13 @@ def hanging(cluster: Cluster, candidates: list[OpenTransaction]) -> list[OpenTra
     producer_ids = {candidate.producer.producer_id for candidate in candidates}
     if not producer_ids:
         return []
-    known: dict[int, Transaction] = {}
+    known: dict[int, TransactionDescription] = {}
     for listed in list_transactions(cluster, producer_ids=producer_ids):
         known[listed.producer_id] = describe_transaction(cluster, listed.transactional_id)
     return [each for each in candidates if not _is_known(each, known.get(each.producer.producer_id))]
 
 
-def _is_known(candidate: OpenTransaction, transaction: Transaction | None) -> bool:
+def _is_known(candidate: OpenTransaction, transaction: TransactionDescription | None) -> bool:
     return (
         transaction is not None
         and (candidate.topic, candidate.partition) in transaction.partitions

@@ -6,7 +6,6 @@ names, and a field with presence that is not set is not there. A message of a cl
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -167,22 +166,3 @@ def _messages(file: Any) -> list[tuple[tuple[int, ...], Descriptor]]:
 
     walk(list(file.message_types_by_name.values()), ())
     return found
-
-
-def schema_of_message(message: Message | type[Message]) -> Schema:
-    """The file that a class of protoc's was made from, as a descriptor in base64: registries take that for text."""
-    proto = descriptor_pb2.FileDescriptorProto()
-    message.DESCRIPTOR.file.CopyToProto(proto)
-    return Schema(base64.b64encode(proto.SerializeToString()).decode(), "PROTOBUF")
-
-
-def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
-    """Where a message is in its file."""
-    path: list[int] = []
-    here: Descriptor | None = descriptor
-    while here is not None:
-        above = here.containing_type
-        beside = above.nested_types if above is not None else list(here.file.message_types_by_name.values())
-        path.insert(0, [each.name for each in beside if not each.GetOptions().map_entry].index(here.name))
-        here = above
-    return tuple(path)

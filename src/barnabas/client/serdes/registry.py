@@ -15,7 +15,7 @@ from urllib.parse import quote
 from barnabas.client.per_process import PerProcess
 from barnabas.client.properties import integer
 from barnabas.client.schemas import ResolvedReference
-from barnabas.client.serdes.errors import RegistryRefused, SerdeError
+from barnabas.client.serdes.errors import SerdeError
 from barnabas.client.serdes.schema import RegisteredSchema, Schema, schema_from
 from barnabas.client.serdes.transport import MOCK, HttpTransport, RegistrySettings, show_urls
 
@@ -161,11 +161,6 @@ def shared_registry(url: str, properties: Mapping[str, str] | None = None) -> Re
         return open_registry(url, properties)  # it is in this process, and gone when its test ends
     key = url, tuple(sorted((properties or {}).items()))
     return _shared.get(key, lambda: open_registry(url, properties))
-
-
-def is_missing(error: RegistryRefused) -> bool:
-    """The subject, version or schema is not there: nothing else is wrong."""
-    return error.status == 404
 
 
 def _quoted(text: str) -> str:

@@ -35,7 +35,7 @@ CORDONS_SINCE_LEVEL = 30
 
 
 @dataclass(slots=True)
-class Session:
+class BrokerSession:
     epoch: int
     heard_at_ms: int | None = None  # of the last heartbeat; None: only registered
     metadata_offset: int = -1
@@ -54,7 +54,7 @@ class TopicRules:
 @dataclass(slots=True)
 class Sessions:
     timeout_ms: int
-    by_broker: dict[int, Session] = field(default_factory=dict)
+    by_broker: dict[int, BrokerSession] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, image: MetadataImage, timeout_ms: int, now_ms: int) -> Sessions:
@@ -62,11 +62,11 @@ class Sessions:
         sessions = cls(timeout_ms)
         for broker in image.brokers.values():
             heard_at_ms = None if broker.fenced else now_ms
-            sessions.by_broker[broker.id] = Session(broker.epoch, heard_at_ms, registered_offset=broker.epoch)
+            sessions.by_broker[broker.id] = BrokerSession(broker.epoch, heard_at_ms, registered_offset=broker.epoch)
         return sessions
 
     def register(self, broker_id: int, epoch: int, offset: int) -> None:
-        self.by_broker[broker_id] = Session(epoch, registered_offset=offset)
+        self.by_broker[broker_id] = BrokerSession(epoch, registered_offset=offset)
 
     def is_valid(self, broker: BrokerState, now_ms: int) -> bool:
         session = self.by_broker.get(broker.id)
@@ -117,7 +117,7 @@ def heartbeat(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {request.broker_id} is not registered in epoch {request.broker_epoch}.",
         )
-    session = sessions.by_broker.setdefault(broker.id, Session(broker.epoch, registered_offset=broker.epoch))
+    session = sessions.by_broker.setdefault(broker.id, BrokerSession(broker.epoch, registered_offset=broker.epoch))
     is_caught_up = request.current_metadata_offset >= session.registered_offset
     session.heard_at_ms, session.metadata_offset = now_ms, request.current_metadata_offset
     records: list[Record] = []
@@ -147,7 +147,7 @@ def heartbeat(
     return Decision(records, response, is_atomic=False)
 
 
-def _everybody_knows(image: MetadataImage, session: Session, sessions: Sessions) -> bool:
+def _everybody_knows(image: MetadataImage, session: BrokerSession, sessions: Sessions) -> bool:
     """Whether all others have applied that the broker leads nothing, so that no request of theirs is sent to it."""
     lowest = sessions.lowest_active_offset(image)
     if session.shutdown_offset is None:  # a former controller began the shutdown

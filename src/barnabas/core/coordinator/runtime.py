@@ -70,7 +70,7 @@ class Shard(Protocol):
         """Answers whoever waits in the shard itself."""
 
 
-class Batch(NamedTuple):
+class Append(NamedTuple):
     """What is appended in one piece: records of one producer or of none, or the marker of a transaction's end."""
 
     records: list[tuple[bytes, bytes | None]]
@@ -90,7 +90,7 @@ class ShardRuntime(Generic[S]):
         self.shard = shard
         self.timeline = shard.timeline
         self._waiting: deque[_Waiting] = deque()
-        self._batches: list[Batch] = []
+        self._batches: list[Append] = []
         self._open_bytes = 0
         self._appended_position = 0
         self._written: deque[tuple[int, int]] = deque()
@@ -112,6 +112,13 @@ class ShardRuntime(Generic[S]):
             promise.fail(error)
             return promise
         return self.accept(decision)
+
+    def answer(self, operation: Callable[[S], Decision[T]]) -> T | Promise[T]:
+        """A promise only if something has to be written, or is being written; raises what the operation refuses."""
+        decision = operation(self.shard)
+        if decision.records or decision.marker is not None or self._batches or self._written:
+            return self.accept(decision)
+        return decision.response
 
     def accept(self, decision: Decision[T]) -> Promise[T]:
         if not decision.records and decision.marker is None:
@@ -169,14 +176,14 @@ class ShardRuntime(Generic[S]):
         if encoded:
             self._add(encoded, decision.producer, position)
         if decision.marker is not None:
-            self._batches.append(Batch([], None, decision.marker, position))
+            self._batches.append(Append([], None, decision.marker, position))
             self._open_bytes = BATCH_BYTES_MAX
 
     def _add(self, encoded: list[tuple[bytes, bytes | None]], producer: Producer | None, position: int) -> None:
         size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in encoded)
         last = self._batches[-1] if self._batches else None
         if last is None or last.producer != producer or self._open_bytes + size > BATCH_BYTES_MAX:
-            self._batches.append(Batch(encoded, producer, None, position))
+            self._batches.append(Append(encoded, producer, None, position))
             self._open_bytes = size
         else:
             last.records.extend(encoded)
@@ -185,13 +192,13 @@ class ShardRuntime(Generic[S]):
 
     # Writing
 
-    def unwritten(self) -> list[Batch]:
+    def unwritten(self) -> list[Append]:
         """What is to be appended now, in this order; say `appended` after each, or `append_failed` for all the rest."""
         batches, self._batches = self._batches, []
         self._open_bytes = 0
         return batches
 
-    def appended(self, batch: Batch, end_offset: int) -> None:
+    def appended(self, batch: Append, end_offset: int) -> None:
         self._appended_position = batch.position
         self._written.append((end_offset, batch.position))
 

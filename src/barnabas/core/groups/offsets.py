@@ -171,11 +171,6 @@ class Offsets:
     def all_committed(self, group_id: str) -> list[tuple[TopicPartition, CommittedOffset]]:
         return list(self._by_group.get(group_id).committed_items())
 
-    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """A transaction that has not ended would change this offset."""
-        at = (topic, partition)
-        return any(at in table for table in self._pending_tables(group_id))
-
     def pending(self, group_id: str) -> Collection[TopicPartition]:
         """All partitions whose offset a transaction that has not ended would change."""
         tables = [table for table in self._pending_tables(group_id) if len(table)]

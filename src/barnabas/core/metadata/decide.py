@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from barnabas.core.metadata.records import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     FINALIZED_FEATURES,
+    FORMATTED_FEATURES,
     LEVEL_WRITTEN,
     METADATA_VERSION,
 )
@@ -18,7 +19,7 @@ from barnabas.wire.schema import Record
 
 def bootstrap_records() -> list[Record]:
     """What a directory that we format begins with: the level, and the features whose APIs exist."""
-    levels = {METADATA_VERSION: LEVEL_WRITTEN, **FINALIZED_FEATURES}
+    levels = {METADATA_VERSION: LEVEL_WRITTEN, **FORMATTED_FEATURES}
     return [wire.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 

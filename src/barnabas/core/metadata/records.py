@@ -7,11 +7,16 @@ the level found. A record that we do not know would be lost by our next snapshot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barnabas.wire.codec import DecodeError
 from barnabas.wire.records import metadata as wire
-from barnabas.wire.records.framing import decode_metadata_record, encode_metadata_record, metadata_record_types
+from barnabas.wire.records.framing import (
+    decode_metadata_record,
+    decode_plain_metadata_records,
+    encode_metadata_record,
+    metadata_record_types,
+)
 from barnabas.wire.schema import Record
 
 METADATA_VERSION = "metadata.version"
@@ -44,13 +49,16 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
     STREAMS_VERSION: (0, 1),
 }
-# What a new cluster begins with. One made before a feature existed here is raised to it at its next start.
+# A cluster made before one of these existed here is raised to it at its next start.
 FINALIZED_FEATURES: Mapping[str, int] = {
     TRANSACTION_VERSION: 2,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
     STREAMS_VERSION: 1,
 }
+# What a new cluster begins with. Eligible leader replicas change what `min.insync.replicas` means to brokers, so a
+# cluster that was made without them gets them when it is asked to.
+FORMATTED_FEATURES: Mapping[str, int] = {**FINALIZED_FEATURES, ELIGIBLE_LEADER_REPLICAS_VERSION: 1}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,
@@ -94,6 +102,13 @@ def record_version(record_type: type[Record], level: int) -> int:
 
 def encode_record(record: Record, level: int) -> bytes:
     return encode_metadata_record(record, record_version(type(record), level))
+
+
+def decode_plain_records(values: Sequence[bytes]) -> list[Record]:
+    try:
+        return decode_plain_metadata_records(values)
+    except DecodeError as error:
+        raise UnsupportedMetadata(str(error)) from error
 
 
 def decode_record(data: bytes | None) -> Record:

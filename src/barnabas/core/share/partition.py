@@ -110,6 +110,16 @@ class SharePartition:
         """Records behind the start that are done with."""
         return sum(run.last - run.first + 1 for run in self._runs if run.state.is_terminal)
 
+    def to_persist(self) -> list[StateBatch]:
+        """All that is in flight. Taken records are written as they were before they were taken."""
+        batches = []
+        for run in self._runs:
+            is_taken = run.state is RecordState.ACQUIRED
+            state, deliveries = (RecordState.AVAILABLE, run.deliveries - 1) if is_taken else (run.state, run.deliveries)
+            if state.is_terminal or deliveries:
+                batches.append(StateBatch(run.first, run.last, state, deliveries))
+        return batches
+
     def next_fetch_offset(self) -> int:
         """Where the first free record lies, or the end."""
         return next((run.first for run in self._runs if run.state is RecordState.AVAILABLE), self.end_offset)

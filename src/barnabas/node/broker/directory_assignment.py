@@ -49,7 +49,7 @@ class DirectoryAssignment:
                 untold, self._untold = self._untold, {}
                 await self._broker.assign_replicas(self._found(untold))
         except KafkaError as error:
-            log.warning("The controller did not accept the log directories of replicas: %s", error.message)
+            log.warning("the controller did not accept the log directories of replicas: %s", error.message)
         finally:
             self._telling = None
 

@@ -47,7 +47,7 @@ class Housekeeping:
             try:
                 await self.retain()
             except Exception:
-                logger.exception("A round of retention has failed")
+                logger.exception("a round of retention failed; the next one tries again")
             await asyncio.sleep(self._retention_check_ms / 1000)
 
     async def retain(self) -> int:
@@ -78,7 +78,7 @@ class Housekeeping:
             log.background.repair_index(log, damaged)  # the next round sees how old the segment is
             return 0
         except KafkaError as error:
-            logger.error("%s: old segments could not be deleted: %s", log.name, error.message)
+            logger.error("could not delete old segments of %s: %s", log.name, error.message)
             return 0
         if log.log_start_offset != start:
             partition.log_start_moved()

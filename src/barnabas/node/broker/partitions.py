@@ -94,7 +94,7 @@ class Partitions:
         for log in list(self._log_dirs):
             state = self._state_of(image, log)
             if state is None:
-                logger.warning("%s belongs to no partition of this node and is set aside", log.directory)
+                logger.warning("%s belongs to no partition of this node; it is renamed to *-stray", log.directory)
                 self._log_dirs.dir_of(log).set_aside(log)
             else:
                 log.topic_id = state.topic_id
@@ -202,7 +202,7 @@ class Partitions:
         try:
             logs = await self._log_dirs.create_partitions(wanted, now_ms=self._clock())
         except KafkaError as error:
-            logger.error("%d partitions could not be made: %s", len(wanted), error.message)
+            logger.error("could not create the logs of %d partitions: %s", len(wanted), error.message)
             return
         async for state, log in in_turns(zip(mine, logs, strict=True)):
             self._add(state, log, log.log_start_offset)
@@ -271,7 +271,7 @@ class Partitions:
                 try:
                     await work()
                 except Exception:
-                    logger.exception("Checkpoints, flushes by time or the expiry of producer ids failed; trying again")
+                    logger.exception("could not write checkpoints, flush logs or expire producer ids; trying again")
 
         if interval_ms < LONG_MAX:
             self._keep(asyncio.ensure_future(forever()))
@@ -284,7 +284,10 @@ class Partitions:
     def _done(self, work: asyncio.Future[None]) -> None:
         self._tasks.discard(work)
         if not work.cancelled() and (error := work.exception()) is not None:
-            logger.error("A task that writes checkpoints or flushes logs has ended", exc_info=error)
+            logger.error(
+                "the task that writes checkpoints and flushes logs has failed",
+                exc_info=error,
+            )
 
     async def stop(self) -> None:
         """Nobody is served any more: wakes who waits, and ends what runs in the background."""

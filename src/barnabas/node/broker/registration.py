@@ -184,7 +184,7 @@ class BrokerLife:
                 await self._beat_until(lambda answer: answer.should_shut_down, want_shut_down=True)
         except (KafkaError, TimeoutError) as error:
             why = getattr(error, "message", "") or f"no controller has let it go within {timeout_s:g} s"
-            log.warning("Broker %d leaves without a controlled shutdown: %s", self._registration.node_id, why)
+            log.warning("Broker %d stops without a controlled shutdown: %s", self._registration.node_id, why)
         self._has_handed_over = True
 
     async def stop(self) -> None:
@@ -250,9 +250,7 @@ class BrokerLife:
         try:
             await self._controller.request(self._heartbeat(offline_log_dirs=[directory_id]))
         except KafkaError as error:
-            log.warning(
-                "The controller did not take note that the log directory %s has failed: %s", path, error.message
-            )
+            log.warning("could not tell the controller that the log directory %s has failed: %s", path, error.message)
 
     async def leave(self) -> None:
         """Gives up the leaderships and fences this broker: whoever opens the directories next need not wait."""
@@ -262,7 +260,7 @@ class BrokerLife:
         try:
             await self._controller.request(self._heartbeat(want_shut_down=True))
         except KafkaError as error:
-            log.warning("The broker stops without deregistering: %s", error.message)
+            log.warning("the broker stops without deregistering: %s", error.message)
 
     def _heartbeat(
         self, *, want_shut_down: bool = False, offline_log_dirs: Sequence[Uuid] = ()

@@ -147,10 +147,10 @@ class ReplicaMoves:
                 await self._move_with_indexes(partition, directory)
             logger.info("%s-%d has moved to %s", *key, directory.path)
         except GivenUp as reason:
-            logger.info("The move of %s-%d to %s is given up: %s", *key, directory.path, reason)
+            logger.info("gave up moving %s-%d to %s: %s", *key, directory.path, reason)
             self._discard(key)
         except (KafkaError, OSError) as error:
-            logger.error("%s-%d does not move to %s for now: %s", *key, directory.path, error)
+            logger.error("could not move %s-%d to %s: %s", *key, directory.path, error)
 
     async def _move_with_indexes(self, partition: Partition, directory: LogDir) -> None:
         while True:
@@ -195,7 +195,10 @@ class ReplicaMoves:
             await self._place(partition, directory)
         except KafkaError as error:
             logger.warning(
-                "The controller was not told that %s stays in %s: %s", partition.log.name, directory.path, error.message
+                "could not tell the controller that %s stays in %s: %s",
+                partition.log.name,
+                directory.path,
+                error.message,
             )
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
+from barnabas.node.wakeups import Wakeup
 from barnabas.wire.errors import ErrorCode
 
 
@@ -31,15 +32,14 @@ class WaitingRequest:
     __slots__ = ("_future",)
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._future = Wakeup()
 
     @property
     def is_over(self) -> bool:
         return self._future.done()
 
     def wake(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
+        self._future.wake()
 
     async def until_woken(self, timeout_ms: int) -> None:
         timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.wake)

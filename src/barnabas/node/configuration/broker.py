@@ -261,10 +261,6 @@ class BrokerConfig(PlainKeys):
         return bound
 
     @property
-    def is_combined(self) -> bool:
-        return self.process_roles == {"broker", "controller"}
-
-    @property
     def broker_listeners(self) -> tuple[ListenerEndpoint, ...]:
         return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
 

@@ -203,6 +203,8 @@ OWN_BROKER_KEYS = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
         "ssl.cipher.suites",
         "ssl.client.auth",
         "ssl.enabled.protocols",

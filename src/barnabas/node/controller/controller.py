@@ -24,7 +24,7 @@ from barnabas.node.controller.active import ActiveController, not_controller
 from barnabas.node.controller.cluster import Cluster, Deciding
 from barnabas.node.controller.presence import Presence
 from barnabas.node.metadata.loader import MetadataLoader
-from barnabas.node.raft.batches import Batch
+from barnabas.node.raft.batches import MetadataBatch
 from barnabas.node.raft.interface import Raft
 from barnabas.node.raft.snapshots import SnapshotContent, SnapshotId
 from barnabas.node.requests import RequestContext
@@ -115,7 +115,7 @@ class Controller:
 
     # The quorum's listener
 
-    def handle_commit(self, batches: Sequence[Batch]) -> None:
+    def handle_commit(self, batches: Sequence[MetadataBatch]) -> None:
         if self._term is not None:
             self._term.committed(batches[-1].last_offset)
 

@@ -50,7 +50,7 @@ async def _find(context: RequestContext, key_type: int, key: str, node: Finding)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:
         message = error.message or error.code.name
-        if error.code in DENIED.values() and context.api_version >= SEVERAL_KEYS:
+        if error.code in DENIED.values() and context.api_version >= SEVERAL_KEYS and key_type != SHARE:
             message = ""
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=message)
     message = "NONE" if context.api_version < SEVERAL_KEYS else ""

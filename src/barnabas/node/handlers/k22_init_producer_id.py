@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource, ResourceType
 from barnabas.core.transactions.decide import ProducerIdAndEpoch
-from barnabas.node.broker.transactions.fencing import told
+from barnabas.node.broker.transactions.fencing import error_for
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -45,7 +45,7 @@ async def handle(context: RequestContext, request: InitProducerIdRequest, node: 
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except KafkaError as error:
-        raise told(context, error, FENCED_SINCE) from error
+        raise error_for(context, error, FENCED_SINCE) from error
     return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.controller.topic_names import INTERNAL_TOPICS
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import EPOCH_BUMPS_SINCE, TopicPartition
-from barnabas.node.broker.transactions.fencing import told_code
+from barnabas.node.broker.transactions.fencing import code_for
 from barnabas.node.requests import RequestContext
 from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -93,7 +93,7 @@ async def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, no
         client_version = 0 if is_client else EPOCH_BUMPS_SINCE
         await node.transactions.add_partitions(*producer, partitions, client_version=client_version)
     except KafkaError as error:
-        return dict.fromkeys(partitions, told_code(context, error.code, FENCED_SINCE))
+        return dict.fromkeys(partitions, code_for(context, error.code, FENCED_SINCE))
     return dict.fromkeys(partitions, ErrorCode.NONE)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
-from barnabas.node.broker.transactions.fencing import told
+from barnabas.node.broker.transactions.fencing import error_for
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -35,7 +35,7 @@ async def handle(
             [(groups.topic, groups.partition_for(request.group_id))],
         )
     except KafkaError as error:
-        raise told(context, error, FENCED_SINCE) from error
+        raise error_for(context, error, FENCED_SINCE) from error
     return AddOffsetsToTxnResponse()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import EPOCH_BUMPS_SINCE
-from barnabas.node.broker.transactions.fencing import told
+from barnabas.node.broker.transactions.fencing import error_for
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -36,7 +36,7 @@ async def handle(context: RequestContext, request: EndTxnRequest, node: Transact
             client_version=EPOCH_BUMPS_SINCE if context.api_version >= NEW_EPOCH_SINCE else 0,
         )
     except KafkaError as error:
-        raise told(context, error, FENCED_SINCE) from error
+        raise error_for(context, error, FENCED_SINCE) from error
     return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
 
 

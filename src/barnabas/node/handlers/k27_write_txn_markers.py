@@ -13,7 +13,7 @@ from barnabas.core.coordinator.decision import Marker
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.transactions.state import TopicPartition
-from barnabas.node.broker.coordinators.coordinator import kept
+from barnabas.node.broker.coordinators.coordinator import result_of
 from barnabas.node.broker.transactions.markers import write_marker
 from barnabas.node.requests import RequestContext
 from barnabas.node.turns import in_turns
@@ -52,7 +52,7 @@ async def handle(
                 written.append((marker.producer_id, (topic, index), promise))
     async for producer_id, partition, promise in in_turns(written):
         try:
-            await kept(promise)
+            await result_of(promise)
         except KafkaError as error:
             results[producer_id][partition] = error.code
     return WriteTxnMarkersResponse(markers=[_result(*each) async for each in in_turns(results.items())])

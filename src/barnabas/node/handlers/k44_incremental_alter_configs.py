@@ -7,19 +7,22 @@ that is registered, where Kafka's takes only its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import alter_incrementally
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.state import ConfigResource
+from barnabas.core.metadata.state import BROKER_RESOURCE, ConfigResource
 from barnabas.core.security.model import Operation
 from barnabas.core.steps import Steps
 from barnabas.node.configuration.access import BROKER_LOGGER_RESOURCE, secured_by
 from barnabas.node.configuration.alteration import AlterationRules
+from barnabas.node.configuration.definition import ConfigError
 from barnabas.node.configuration.loggers import set_levels
 from barnabas.node.requests import RequestContext
+from barnabas.node.security.listeners import changed_stores_reader
 from barnabas.node.turns import in_turns
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -34,10 +37,20 @@ if TYPE_CHECKING:
     from barnabas.node.ports import Forwarding
 
 
+SET, DELETE = 0, 1
+
+
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest, node: Forwarding
 ) -> IncrementalAlterConfigsResponse:
-    stored = [each async for each in in_turns(request.resources) if each.resource_type != BROKER_LOGGER_RESOURCE]
+    stored: list[AlterConfigsResource] = []
+    refused: dict[int, AlterConfigsResourceResponse] = {}
+    async for each in in_turns(request.resources):
+        error = await _stores_error(context, each, node)
+        if error is not None:
+            refused[id(each)] = _response(each, error)
+        elif each.resource_type != BROKER_LOGGER_RESOURCE:
+            stored.append(each)
     answers: Iterator[AlterConfigsResourceResponse] = iter(())
     if stored:
         rest = IncrementalAlterConfigsRequest(resources=stored, validate_only=request.validate_only)
@@ -47,10 +60,33 @@ async def handle(
         responses=[
             _set_levels(context, each, node, times[each.resource_name], validate_only=request.validate_only)
             if each.resource_type == BROKER_LOGGER_RESOURCE
-            else next(answers)
+            else refused.get(id(each)) or next(answers)
             async for each in in_turns(request.resources)
         ]
     )
+
+
+async def _stores_error(context: RequestContext, resource: AlterConfigsResource, node: Forwarding) -> KafkaError | None:
+    """Key stores that this broker could not read are refused before anything is stored."""
+    if resource.resource_type != BROKER_RESOURCE or resource.resource_name != str(node.node_id):
+        return None
+    changes = {
+        each.name: each.value if each.config_operation == SET else None
+        for each in resource.configs
+        if each.config_operation in (SET, DELETE)
+    }
+    read = changed_stores_reader(node.config, changes)
+    if read is None or not context.may(Operation.ALTER_CONFIGS, secured_by(*_resource(resource))):
+        return None
+    try:
+        await asyncio.to_thread(read)
+    except ConfigError as error:
+        return KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+    return None
+
+
+def _resource(resource: AlterConfigsResource) -> ConfigResource:
+    return resource.resource_type, resource.resource_name
 
 
 def decide(

@@ -1,6 +1,7 @@
 """AlterShareGroupOffsets, version 0: a share group without members begins elsewhere.
 
-Deviations from Kafka: none known.
+Deviations from Kafka: the id of a topic that the caller may not read is not told; no group comes to be if none of the
+partitions exists.
 """
 
 from __future__ import annotations

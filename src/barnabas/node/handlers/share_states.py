@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.node.ports import Shares
 
 Answer = Callable[[ShareKey, Any], Awaitable[Any]]
-Refuse = Callable[[int, ErrorCode, str | None], Any]
+Refuse = Callable[[int, ErrorCode, str], Any]
 
 
 async def each_partition(
@@ -37,6 +37,6 @@ async def each_partition(
                 partitions.append(await answer(key, asked))
             except Exception as fault:
                 error = item_error(fault, "the state of a share partition")
-                partitions.append(refuse(asked.partition, error.code, error.message or None))
+                partitions.append(refuse(asked.partition, error.code, error.message or error.code.name))
         results.append((topic.topic_id, partitions))
     return results

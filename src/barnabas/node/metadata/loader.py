@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 from barnabas.core.metadata.difference import difference
 from barnabas.core.metadata.records import MetadataError
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
-from barnabas.node.raft.batches import Batch
+from barnabas.node.raft.batches import MetadataBatch
 from barnabas.node.raft.snapshots import SnapshotContent, SnapshotId
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.records.raft import KRaftVersionRecord
@@ -52,7 +52,7 @@ class MetadataLoader:
         self.on_replayed: Callable[[int, int], None] | None = None
         self._on_fault = on_fault
         self._publishers: list[_Publisher] = []
-        self._queue: list[Batch | _Snapshot] = []
+        self._queue: list[MetadataBatch | _Snapshot] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._fault = ""
@@ -80,7 +80,7 @@ class MetadataLoader:
 
     # The quorum's listener
 
-    def handle_commit(self, batches: Sequence[Batch]) -> None:
+    def handle_commit(self, batches: Sequence[MetadataBatch]) -> None:
         self._take(batches)
 
     def handle_load_snapshot(self, snapshot_id: SnapshotId, content: SnapshotContent) -> None:
@@ -91,7 +91,7 @@ class MetadataLoader:
 
     # Publishing
 
-    def _take(self, committed: Sequence[Batch | _Snapshot]) -> None:
+    def _take(self, committed: Sequence[MetadataBatch | _Snapshot]) -> None:
         self._queue += committed
         if self._task is None and not self._fault:
             self._task = asyncio.get_running_loop().create_task(self._publish_all(), name="metadata-loader")
@@ -122,15 +122,15 @@ class MetadataLoader:
             self._queue = queue[1:]
             before, self.image = self.image, _image_of(first)
             return difference(before, self.image)
-        batches = list(takewhile(lambda each: isinstance(each, Batch), queue))
+        batches = list(takewhile(lambda each: isinstance(each, MetadataBatch), queue))
         self._queue = queue[len(batches) :]
         delta = MetadataDelta()
         for batch in batches:
-            assert isinstance(batch, Batch)
+            assert isinstance(batch, MetadataBatch)
             self._replay(batch, delta)
         return delta
 
-    def _replay(self, batch: Batch, delta: MetadataDelta) -> None:
+    def _replay(self, batch: MetadataBatch, delta: MetadataDelta) -> None:
         image = self.image
         if batch.base_offset != image.offset + 1:
             raise MetadataError(f"offset {image.offset + 1} is missing: the next batch begins at {batch.base_offset}")

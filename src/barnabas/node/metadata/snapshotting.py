@@ -150,7 +150,7 @@ class Snapshotting:
             path = self._directory / snapshot_id.file_name
             await asyncio.get_running_loop().run_in_executor(None, _write_file, path, parts)
         except OSError as error:
-            log.error("The metadata snapshot %s could not be written: %s", snapshot_id.file_name, error)
+            log.error("could not write the metadata snapshot %s: %s", snapshot_id.file_name, error)
         else:
             self._latest, self._latest_bytes = snapshot_id, sum(map(len, parts))
             self._raft.snapshot_written(snapshot_id)

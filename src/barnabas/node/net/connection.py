@@ -58,7 +58,7 @@ def allocate(size: int) -> memoryview:
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "__weakref__",
         "_busy",
@@ -79,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "_tls",
         "_transport",
         "_view",
+        "_wakeups",
         "_write_paused",
         "held_bytes",
         "idle_bucket",
@@ -98,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._server = server
         self._serve = dispatcher.serve
+        self._wakeups = dispatcher.wakeups
         self._tls = tls
         self.session = session
         self._transport: Any = None
@@ -276,11 +278,20 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _serve_frames(self) -> None:
-        """Serves what has arrived whole, up to a turn's worth, and writes the answers together."""
+        """Serves what has arrived whole, up to a turn's worth, and writes the answers together.
+
+        Requests that waited for it are answered before.
+        """
         self._busy = True
         answers: list[Part] = []
+        wakeups = self._wakeups
+        is_first, wakeups.collects = not wakeups.collects, True
         try:
-            wanted = self._serve_turn(answers)
+            try:
+                wanted = self._serve_turn(answers)
+            finally:
+                if is_first:
+                    wakeups.resume_collected()
         except InvalidRequest as error:
             self._write(answers)
             self._reject(str(error))

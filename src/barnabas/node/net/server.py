@@ -16,7 +16,7 @@ from typing import Any
 from barnabas.node.dispatch import Dispatcher
 from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.net.budget import ReceiveBudget
-from barnabas.node.net.connection import Connection
+from barnabas.node.net.connection import ClientConnection
 from barnabas.node.net.connection_rates import ConnectionRates
 from barnabas.node.net.handshakes import TlsAcceptor
 from barnabas.node.net.settings import Listener, NetworkSettings, bind
@@ -53,12 +53,12 @@ class Server:
         self.listeners: list[Listener] = []
         self.tick = 0
         # Connections that have a receive buffer.
-        self.buffered: set[Connection] = set()
+        self.buffered: set[ClientConnection] = set()
         self._tick_s = TICK_S
         self._idle_ticks = 0
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._per_ip: Counter[str] = Counter()
-        self._buckets: dict[int, set[Connection]] = {}
+        self._buckets: dict[int, set[ClientConnection]] = {}
         self._servers: list[asyncio.AbstractServer | TlsAcceptor] = []
         self._limiter = LogLimiter()
         # Connections that came too fast, and are closed later.
@@ -86,7 +86,7 @@ class Server:
         routes = self.dispatcher.routes[listener.kind]
         opened = replace(listener, port=bound.getsockname()[1])
 
-        def accept() -> Connection:
+        def accept() -> ClientConnection:
             session = Session(
                 listener=opened.name,
                 kind=opened.kind,
@@ -96,7 +96,7 @@ class Server:
                 routes=routes,
                 access=opened.access,
             )
-            return Connection(self, self.dispatcher, session, tls=opened.tls, logins=opened.logins)
+            return ClientConnection(self, self.dispatcher, session, tls=opened.tls, logins=opened.logins)
 
         backlog = max(self.settings.backlog, LEAST_BACKLOG)
         server: asyncio.AbstractServer | TlsAcceptor
@@ -141,7 +141,7 @@ class Server:
             self._unwelcome.clear()
             self._timer.cancel()
 
-    def _of_kind(self, kind: ListenerKind | None) -> list[Connection]:
+    def _of_kind(self, kind: ListenerKind | None) -> list[ClientConnection]:
         return [each for each in self._connections if kind is None or each.session.kind is kind]
 
     async def _wait_until_gone(self, limit_s: float, kind: ListenerKind | None) -> None:
@@ -153,7 +153,7 @@ class Server:
 
     # What connections call
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ClientConnection) -> bool:
         """Whether one more is within the limits. Only then `forget` is to be called for it."""
         host = connection.session.client_host
         limit = self.settings.max_connections_per_ip_overrides.get(host, self.settings.max_connections_per_ip)
@@ -172,7 +172,7 @@ class Server:
         self.counters.connections_refused += 1
         return False
 
-    def _is_slow_enough(self, connection: Connection) -> bool:
+    def _is_slow_enough(self, connection: ClientConnection) -> bool:
         session = connection.session
         connection.refused_for_s = self.rates.refuse_for_s(session.client_host)
         if connection.refused_for_s:
@@ -194,7 +194,7 @@ class Server:
         timer = self.loop.call_later(delay_s, close)
         self._unwelcome[timer] = transport
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         if connection not in self._connections:
             return
         self._connections.remove(connection)
@@ -210,7 +210,7 @@ class Server:
         if waits and self._all_gone is not None and not self._of_kind(self._going):
             self._all_gone.set_result(None)
 
-    def report(self, connection: Connection, reason: str) -> None:
+    def report(self, connection: ClientConnection, reason: str) -> None:
         """A peer's mistake, once a minute for each address and listener."""
         session = connection.session
         if reason and self._limiter.allows((session.client_host, session.listener)):
@@ -235,7 +235,7 @@ class Server:
         for connection in self._buckets.pop(self.tick, ()):
             self._close_if_idle(connection)
 
-    def _close_if_idle(self, connection: Connection) -> None:
+    def _close_if_idle(self, connection: ClientConnection) -> None:
         due = connection.last_active_tick + self._idle_ticks
         if due > self.tick:
             self._put_in_bucket(connection, due)
@@ -245,7 +245,7 @@ class Server:
             self.counters.connections_idle_closed += 1
             connection.abort("")
 
-    def _put_in_bucket(self, connection: Connection, tick: int) -> None:
+    def _put_in_bucket(self, connection: ClientConnection, tick: int) -> None:
         if self._idle_ticks:
             connection.idle_bucket = max(tick, self.tick + 1)
             self._buckets.setdefault(connection.idle_bucket, set()).add(connection)

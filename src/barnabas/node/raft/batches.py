@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from barnabas.core.metadata.records import MetadataError, UnsupportedMetadata, decode_record, encode_record
+from barnabas.core.metadata.records import (
+    MetadataError,
+    UnsupportedMetadata,
+    decode_plain_records,
+    decode_record,
+    encode_record,
+)
 from barnabas.core.raft.records import InvalidBatch, decode_control_record
 from barnabas.wire import batch as wire
 from barnabas.wire.errors import KafkaError
@@ -13,7 +19,7 @@ from barnabas.wire.schema import Buffer, Record
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MetadataBatch:
     base_offset: int
     last_offset: int
     epoch: int
@@ -36,7 +42,7 @@ def frame_batch(encoded: Sequence[bytes], *, base_offset: int, epoch: int, now_m
     return bytes(wire.build_batch(framed, base_offset=base_offset, leader_epoch=epoch))
 
 
-def read_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Batch]]:
+def read_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, MetadataBatch]]:
     """Each whole batch with the position behind it, up to the first bytes that are none (a torn or corrupt tail).
 
     A batch that is whole but holds what we do not know is an error: it must not be taken for a torn one.
@@ -70,7 +76,7 @@ def find_batch(data: Buffer, position: int, from_offset: int) -> tuple[int, int]
     return None
 
 
-def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> Batch:
+def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> MetadataBatch:
     try:
         values = None if header.is_control else _plain_values(data, position, header)
         framed = wire.decode_records(data, position) if values is None else []
@@ -78,12 +84,12 @@ def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> Batch:
         raise MetadataError(f"the batch at offset {header.base_offset} cannot be read: {error.message}") from error
     try:
         if values is not None:
-            records = [decode_record(value) for value in values]
+            records = decode_plain_records(values)
         else:
             records = [_control(each) if header.is_control else decode_record(each.value) for each in framed]
     except UnsupportedMetadata as error:
         raise UnsupportedMetadata(f"{error} (at offset {header.base_offset})") from error
-    return Batch(
+    return MetadataBatch(
         base_offset=header.base_offset,
         last_offset=header.last_offset,
         epoch=header.leader_epoch,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from barnabas.node.raft.batches import Batch
+from barnabas.node.raft.batches import MetadataBatch
 from barnabas.node.raft.log import MetadataLog
 from barnabas.node.raft.quorum import Quorum
 from barnabas.node.raft.snapshots import SnapshotContent, SnapshotId
@@ -25,7 +25,7 @@ NO_LEADER = -1
 class Listener(Protocol):
     """None of these waits or raises: whoever has much to do remembers it and does it later."""
 
-    def handle_commit(self, batches: Sequence[Batch]) -> None: ...
+    def handle_commit(self, batches: Sequence[MetadataBatch]) -> None: ...
 
     def handle_load_snapshot(self, snapshot_id: SnapshotId, content: SnapshotContent) -> None:
         """Everything the listener knows is replaced by the snapshot, which is ahead of it."""

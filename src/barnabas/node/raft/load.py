@@ -19,7 +19,7 @@ from barnabas.core.metadata import decide
 from barnabas.core.metadata.records import METADATA_VERSION, MetadataError, check_level
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
 from barnabas.core.raft import QuorumState
-from barnabas.node.raft.batches import Batch, find_batch, read_batches
+from barnabas.node.raft.batches import MetadataBatch, find_batch, read_batches
 from barnabas.node.raft.errors import StartError
 from barnabas.node.raft.quorum_state import read_quorum_state
 from barnabas.node.raft.snapshots import (
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 LOG_DIRECTORY_NAME = "__cluster_metadata-0"
 EPOCH_MAX = 2**31 - 1
+LARGE_IMAGE_OBJECTS = 50_000
 _INDEX_ENTRY = struct.Struct(">ii")
 
 
@@ -122,12 +123,18 @@ def load_metadata(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """An image of a million records has no garbage in it, and looking for some again and again takes a third longer."""
+    """An image of a million records has no garbage in it, and looking for some again and again takes a third longer.
+
+    Nor is a large one looked through afterwards.
+    """
     was_enabled = gc.isenabled()
+    before = gc.get_count()[0]
     gc.disable()
     try:
         yield
     finally:
+        if gc.get_count()[0] - before > LARGE_IMAGE_OBJECTS:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 
@@ -198,7 +205,7 @@ def _refuse_lost_log(loaded: LoadedMetadata, root: Path) -> None:
             raise MetadataError(f"the log is empty, but there are partitions such as {partition}")
 
 
-def _replay_batch(loaded: LoadedMetadata, batch: Batch) -> None:
+def _replay_batch(loaded: LoadedMetadata, batch: MetadataBatch) -> None:
     if batch.base_offset != loaded.end_offset:
         raise MetadataError(f"offset {loaded.end_offset} is missing: the next batch begins at {batch.base_offset}")
     if batch.epoch < loaded.epoch:
@@ -233,7 +240,7 @@ def _first_offset(directory: Path) -> int | None:
     return segments[0][0] if segments else None
 
 
-def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[Batch, int]]:
+def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[MetadataBatch, int]]:
     """Whole batches in order, from the one that holds `from_offset` or ends right before it; a torn tail ends them."""
     segments = _segments(loaded.directory)
     end_offset = 0

@@ -20,8 +20,7 @@ from barnabas.node.storage.directory.flush_task import FlushTask
 from barnabas.node.storage.directory.partition_metadata import write_partition_metadata
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LONG_MAX, SEGMENT_BYTES_MAX, LogConfig
-from barnabas.node.storage.log_cuts import ShrinkingLog
-from barnabas.node.storage.log_state import LogState
+from barnabas.node.storage.log_opening import open_log
 from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.schema import Buffer
@@ -66,7 +65,7 @@ class MetadataLog:
         unlink_all(str(path) for path in directory.iterdir() if path.name.endswith(leftovers))
         if not (directory / "partition.metadata").exists():
             write_partition_metadata(str(directory), TOPIC_ID)
-        partition_log = PartitionLog.open(
+        partition_log = open_log(
             directory,
             TOPIC,
             0,
@@ -108,7 +107,7 @@ class MetadataLog:
             with _as_os_error():
                 return self._log.prepare_flush()
         task = FlushTask(self.end_offset)
-        task.add_file(segment.file.fileno())
+        task.add_file(segment.file)
         return task
 
     def synced(self, task: FlushTask) -> None:
@@ -134,13 +133,13 @@ class MetadataLog:
     def flush_later(self, log: PartitionLog) -> None:
         """After a roll; the next sync finds the new segment and takes everything along."""
 
-    def delete_below_start(self, log: ShrinkingLog) -> None:
+    def delete_below_start(self, log: PartitionLog) -> None:
         """It is moved by nobody: `delete_before` deletes what a snapshot holds."""
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._flusher.submit(unlink_all, paths)
 
-    def repair_index(self, log: LogState, damaged: DamagedIndex) -> None:
+    def repair_index(self, log: PartitionLog, damaged: DamagedIndex) -> None:
         """Nobody reads this log by its indexes once the node runs."""
         Foreground().repair_index(log, damaged)
 

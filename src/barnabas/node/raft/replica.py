@@ -27,7 +27,7 @@ from typing import NamedTuple
 from barnabas.client.peer import PeerSettings
 from barnabas.core.raft import LeaderAndEpoch, Raft, RaftConfig
 from barnabas.core.raft.state import Leader, Progress
-from barnabas.node.raft.batches import Batch, encode_records, read_batches
+from barnabas.node.raft.batches import MetadataBatch, encode_records, read_batches
 from barnabas.node.raft.driver import RaftDriver
 from barnabas.node.raft.interface import NO_LEADER, Listener
 from barnabas.node.raft.load import LoadedMetadata
@@ -92,7 +92,7 @@ class RaftReplica:
         self._entries: deque[_Entry] = deque()
         self._queued = 0  # records in them
         self._is_write_due = False
-        self._written: deque[Batch] = deque()  # appended by this node and not committed yet
+        self._written: deque[MetadataBatch] = deque()  # appended by this node and not committed yet
         self._chores: deque[Callable[[], None]] = deque()
         self._next_offset = loaded.image.offset + 1  # of what the listeners have not got
         self._commit_end = self._next_offset
@@ -267,7 +267,7 @@ class RaftReplica:
         records = [record for entry in group for record in entry.records]
         self._queued -= len(records)
         base_offset = self.log.end_offset
-        batch = Batch(
+        batch = MetadataBatch(
             base_offset=base_offset,
             last_offset=base_offset + len(records) - 1,
             epoch=self.epoch,
@@ -365,12 +365,12 @@ class RaftReplica:
             return
         self._tell_own_lead()
 
-    def _hand_over(self, batches: Sequence[Batch]) -> None:
+    def _hand_over(self, batches: Sequence[MetadataBatch]) -> None:
         self._next_offset = batches[-1].last_offset + 1
         for listener in self._listeners:
             listener.handle_commit(batches)
 
-    def _read(self) -> list[Batch]:
+    def _read(self) -> list[MetadataBatch]:
         data = self.replica_log.read(self._next_offset, DELIVERED_BYTES)
         batches = [batch for _, batch in read_batches(data)]
         committed = [each for each in batches if self._next_offset <= each.last_offset < self._commit_end]

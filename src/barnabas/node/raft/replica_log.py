@@ -21,7 +21,7 @@ from barnabas.node.raft.snapshots import PARTIAL_SUFFIX, SnapshotId, list_snapsh
 from barnabas.node.storage.directory.files import fsync_path, unlink_all, write_fully
 from barnabas.node.storage.directory.flush_task import FlushTask
 from barnabas.node.storage.directory.partition_metadata import write_partition_metadata
-from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.log_opening import open_log
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.schema import Buffer
 from barnabas.wire.uuids import Uuid
@@ -59,7 +59,7 @@ class ReplicaLog:
         unlink_all(str(path) for path in directory.iterdir() if path.name.endswith(PARTIAL_SUFFIX))
         if not (directory / "partition.metadata").exists():
             write_partition_metadata(str(directory), topic_id)
-        partition_log = PartitionLog.open(
+        partition_log = open_log(
             directory,
             topic,
             0,

@@ -40,7 +40,7 @@ class AuditTopic:
             self._lines.put_nowait(line)
         except queue.Full:
             if self._limiter.allows("full"):
-                log.error("lines of the audit do not reach the topic %s: they are in the log only", self._topic)
+                log.error("lines of the audit do not reach the topic %s, they are in the log only", self._topic)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Blocks until what waits is written, or the time is over."""
@@ -88,4 +88,4 @@ class AuditTopic:
 
     def _told(self, metadata: object, error: ClientError | None) -> None:
         if error is not None and self._limiter.allows("lost"):
-            log.error("a line of the audit is in the log and not in the topic %s: %s", self._topic, error)
+            log.error("could not write an audit line to the topic %s, it is in the log only: %s", self._topic, error)

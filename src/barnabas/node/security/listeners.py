@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.client.security import MECHANISMS
@@ -21,6 +21,35 @@ def tls_of(config: BrokerConfig, endpoint: ListenerEndpoint) -> ListenerTls | No
     from barnabas.node.security.tls import ListenerTls
 
     return ListenerTls(config.properties, endpoint.name)
+
+
+def changed_stores_reader(config: BrokerConfig, changes: Mapping[str, str | None]) -> Callable[[], None] | None:
+    """What reads the stores that listeners would have; it raises ConfigError if one of them cannot be used.
+
+    None if no listener's stores change. To be called in a thread, as stores are decrypted."""
+    named = [
+        endpoint.name
+        for endpoint in config.listeners
+        if endpoint.security_protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+        and any(key.startswith(f"listener.name.{endpoint.name.lower()}.ssl.") for key in changes)
+    ]
+    if not named:
+        return None
+    from barnabas.node.security.tls import check_exchange, settings_of
+
+    before = {**config.properties, **config.dynamic_default, **config.dynamic_broker}
+    properties = dict(before)
+    for key, text in changes.items():
+        if text is None:
+            properties.pop(key, None)
+        else:
+            properties[key] = text
+
+    def read() -> None:
+        for name in named:
+            check_exchange(settings_of(before, name), settings_of(properties, name), name)
+
+    return read
 
 
 def logins_of(config: BrokerConfig, endpoint: ListenerEndpoint, image: Callable[[], MetadataImage]) -> Logins | None:

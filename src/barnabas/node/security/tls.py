@@ -31,7 +31,7 @@ from barnabas.core.security.principals import InvalidRule, PrincipalRules
 from barnabas.node.configuration import ConfigError
 
 if TYPE_CHECKING:
-    from cryptography.x509 import NameAttribute
+    from cryptography.x509 import Certificate, NameAttribute
 
 log = logging.getLogger("barnabas.net")
 
@@ -117,6 +117,49 @@ def _state(settings: Mapping[str, str]) -> tuple[object, ...]:
         except (KeyError, OSError):
             files.append((0, 0))
     return (dict(settings), *files)
+
+
+def check_exchange(before: Mapping[str, str], after: Mapping[str, str], listener: str) -> None:
+    """Whether a listener may show the certificate of `after` from now on; raises ConfigError if it may not.
+
+    As in Kafka it keeps its name, and may only get more alternative names, unless `ssl.allow.dn.changes` and
+    `ssl.allow.san.changes` allow others.
+    """
+    server_context(after, listener)
+    try:
+        old, new = own_certificate(before), own_certificate(after)
+    except InvalidSetting:
+        return  # the store in use is gone: nothing to compare
+    if old is None or new is None:
+        return
+    from cryptography.x509 import load_pem_x509_certificates
+
+    shown, wanted = (load_pem_x509_certificates(each.chain.encode())[0] for each in (old, new))
+    if shown.subject != wanted.subject and not _is_true(after, "ssl.allow.dn.changes"):
+        raise ConfigError(
+            f"Keystore DistinguishedName does not match: existing={shown.subject.rfc4514_string()},"
+            f" new={wanted.subject.rfc4514_string()}; ssl.allow.dn.changes=true allows it."
+        )
+    missing = _alternative_names(shown) - _alternative_names(wanted)
+    if missing and not _is_true(after, "ssl.allow.san.changes"):
+        listed = ", ".join(sorted(missing))
+        raise ConfigError(
+            f"Keystore SubjectAltNames do not match: the new one lacks {listed}; ssl.allow.san.changes=true allows it."
+        )
+
+
+def _is_true(settings: Mapping[str, str], key: str) -> bool:
+    return settings.get(key, "false").strip().lower() == "true"
+
+
+def _alternative_names(certificate: Certificate) -> set[str]:
+    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName
+
+    try:
+        names = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+    except ExtensionNotFound:
+        return set()
+    return {str(each.value) for each in names}
 
 
 def server_context(settings: Mapping[str, str], listener: str) -> ssl.SSLContext:

@@ -3,31 +3,35 @@
 Everything here is called on the event loop and touches the page cache only; what waits for a disk (fsync, removal of
 files) is handed to `Background`. Offsets: `log_start_offset`, `recovery_point` and high watermark are not above
 `log_end_offset`; what is below the recovery point survives a crash as it is, the rest is scanned after one.
+
+A log is made of its segments, its leader epochs, its producers and its flushes (what is on the disk). `log_opening`
+makes one from a directory.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from barnabas.node.storage.admission import Opening, admit
-from barnabas.node.storage.directory.background import Background
-from barnabas.node.storage.directory.files import FileHandles
+from barnabas.node.storage.directory.background import Abortable, Background, Foreground, IndexBeingRepaired
+from barnabas.node.storage.directory.files import FileHandles, FileRange, fsync_path, rename_all
 from barnabas.node.storage.directory.flush_task import FlushTask
-from barnabas.node.storage.directory.partition_metadata import PARTITION_METADATA, read_partition_metadata
-from barnabas.node.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_cuts import ShrinkingLog
-from barnabas.node.storage.log_reads import ReadableLog
+from barnabas.node.storage.log_flushes import LogFlushes
 from barnabas.node.storage.origin import Origin
-from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
+from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
 from barnabas.node.storage.recovery import recovery
-from barnabas.node.storage.recovery.index_rebuild import write_indexes
-from barnabas.node.storage.segment.segment import Placed, Segment, stamped
+from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
+from barnabas.node.storage.recovery.producer_replay import load_producers
+from barnabas.node.storage.segment.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
 from barnabas.node.storage.segment.segments import Segments
-from barnabas.node.storage.segment.verification import DamagedSegment
+from barnabas.node.storage.segment.txn_index import AbortedTransaction
+from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.batch import (
     CONTROL_FLAG,
     NO_TIMESTAMP,
@@ -44,6 +48,27 @@ from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reading(
+    method: Callable[Concatenate[PartitionLog, P], T],
+) -> Callable[Concatenate[PartitionLog, P], T]:
+    """A read that needs an index written anew is done after that, or by who asks again: `IndexBeingRepaired`."""
+
+    @wraps(method)
+    def read(log: PartitionLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                return method(log, *args, **kwargs)
+            except DamagedIndex as damaged:
+                log.repair_index(damaged)
+            except OSError as error:
+                raise log._failed(error) from error
+
+    return read
+
 
 class Appended(NamedTuple):
     first_offset: int
@@ -55,167 +80,67 @@ class Appended(NamedTuple):
     flush_due: bool = False  # `flush.messages` asks for a sync before the answer
 
 
-class PartitionLog(ReadableLog, ShrinkingLog):
-    # -- opening
-
-    @classmethod
-    def create(
-        cls,
-        directory: str | os.PathLike[str],
+class PartitionLog:
+    def __init__(
+        self,
+        directory: str,
         topic: str,
         partition: int,
         config: LogConfig,
         *,
-        now_ms: int,
-        start_offset: int = 0,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         handles: FileHandles | None = None,
         background: Background | None = None,
-        topic_id: Uuid | None = None,
-        files_exist: bool = False,
-    ) -> PartitionLog:
-        """An empty log in a directory that has none. The directory is made, unless somebody did it already."""
-        path = os.fspath(directory)
-        if not files_exist:
-            os.makedirs(path, exist_ok=True)
-        log = cls(
-            path,
-            topic,
-            partition,
-            config,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            handles=handles,
-            background=background,
-        )
-        log.topic_id = topic_id
-        log._start_empty(start_offset, now_ms, touch=not files_exist)
-        log.last_flush_ms = now_ms
-        return log
+    ) -> None:
+        """Use `open_log` or `create_log`."""
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.name = f"{topic}-{partition}"
+        self.topic_id: Uuid | None = None
+        self.background: Background = background or Foreground()
+        self.segments = Segments(FileHandles() if handles is None else handles, directory)
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState(self.name, directory, expiration_ms=producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.flushes = LogFlushes()
+        self.offline = False
+        self.config = config
+        # Everything below is compacted, None if nothing was; and who compacts right now.
+        self.first_dirty_offset: int | None = None
+        self.had_replaced_segments = False  # or truncated ones: a base offset may come again
+        self.cleaning: Abortable | None = None
 
-    @classmethod
-    def open(
-        cls,
-        directory: str | os.PathLike[str],
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        *,
-        clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        now_ms: int,
-        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        handles: FileHandles | None = None,
-        background: Background | None = None,
-        recovered: recovery.Recovered | None = None,
-        continuous: bool = False,
-    ) -> PartitionLog:
-        """The log of a directory. Unless it was closed cleanly, it is scanned from the recovery point on.
+    @property
+    def config(self) -> LogConfig:
+        return self._config
 
-        `recovered` is what such a scan found if somebody else did it; for `continuous` see `recovery`.
-        """
-        path = os.fspath(directory)
-        job = recovery.Job(
-            directory=path,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            index_interval_bytes=config.index_interval_bytes,
-            now_ms=now_ms,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            continuous=continuous,
-        )
-        recovery.tidy(path)
-        if not clean and recovered is None:
-            recovered = recovery.recover(job)
-        log = cls(
-            path,
-            topic,
-            partition,
-            config,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            handles=handles,
-            background=background,
-        )
-        log.last_flush_ms = now_ms
-        log.topic_id = read_partition_metadata(path)
-        if not log._load(log_start_offset, now_ms, recovered):
-            logger.warning("%s: its last segment is damaged or lacks an index, and is looked through", log.name)
-            log._close_files()
-            clean = False
-            recovered = recovery.recover(job)
-            log.segments = Segments(log.segments.handles, path)
-            log._load(log_start_offset, now_ms, recovered)
-        if not clean:
-            # From the segment of the recovery point on, recovery has written them anew.
-            log.suspect_transaction_indexes(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
-        if log.log_end_offset < recovery_point:
-            end = log.log_end_offset
-            logger.error("%s ends at offset %d, although it was on the disk up to %d", log.name, end, recovery_point)
-        log.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
-        if recovered is not None and recovered.cut:
-            end, removed = log.log_end_offset, recovered.truncated_bytes
-            logger.warning("%s: %d bytes are removed, it ends at offset %d: %s", log.name, removed, end, recovered.cut)
-        if recovered is not None and recovered.damage:
-            logger.error("%s: what is damaged below the recovery point is left: %s", log.name, recovered.damage)
-        return log
-
-    def _load(self, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
-        """False if the files need recovery after all."""
-        incomplete = self.segments.load(self._config, now_ms)
-        if not len(self.segments):
-            self._start_empty(log_start_offset, now_ms)
-            return True
-        active = self.segments.active
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._limits = RollLimits(config.roll_bytes, config.roll_ms, config.segment_index_bytes)
         for segment in self.segments:
-            if not segment.size and segment is not active and not self._config.compacted:
-                logger.error("%s: the segment at %d is empty, its records are gone", self.name, segment.base_offset)
-        for base_offset in incomplete:
-            if base_offset != active.base_offset:
-                logger.warning("%s: the segment at %d lacks an index, which is written anew", self.name, base_offset)
-                write_indexes(self.directory, base_offset, self._config.index_interval_bytes)
-        if active.base_offset in incomplete:
-            return False
-        try:
-            self.log_end_offset = self._insist(active.load_end)
-        except (OSError, DamagedSegment):
-            return False
-        self.log_start_offset = max(log_start_offset, self.segments.first_offset)
-        if recovered is None:
-            self.epochs = LeaderEpochs.load(self.directory)
-        else:
-            self.epochs = LeaderEpochs(recovered.epochs)
-            self.epochs.dirty = self._directory_changed = True
-        self._learn_first_epochs()
-        if self.log_end_offset < self.log_start_offset:
-            self._remove(self.segments.clear())
-            self.epochs.clear()
-            self._start_empty(log_start_offset, now_ms)
-            return True
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self.epochs.truncate_from_start(self.log_start_offset)
-        self._load_producers(now_ms)
-        if recovered is not None:
-            self.producers.recall(recovered.windows)
-        return True
+            segment.index_interval_bytes = config.index_interval_bytes
 
-    def _learn_first_epochs(self) -> None:
-        """The start may have fallen back behind what the checkpoint of epochs knows, or the checkpoint may be gone: the
-        batches there know theirs."""
-        entries = self.epochs.entries()
-        known_from = entries[0][1] if entries else self.log_end_offset
-        if known_from <= self.log_start_offset:
-            return
-        found = LeaderEpochs()
-        for segment in self.segments.from_offset(self.log_start_offset):
-            for _, header in segment.headers(0):
-                if header.base_offset >= known_from:
-                    break
-                if header.last_offset >= self.log_start_offset:
-                    found.assign(header.leader_epoch, max(header.base_offset, self.log_start_offset))
-        for epoch, offset in entries:
-            found.assign(epoch, offset)
-        self.epochs = found
-        self.epochs.dirty = True
+    @property
+    def recovery_point(self) -> int:
+        return self.flushes.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def active_segment(self) -> Segment:
+        return self.segments.active
+
+    def start_empty(self, offset: int, now_ms: int, *, touch: bool = True) -> None:
+        self.segments.create(offset, self._config, now_ms, touch=touch)
+        self.flushes.directory_changed = True
+        self.log_start_offset = self.log_end_offset = self.flushes.recovery_point = offset
+        self.producers.clear(offset)
+        self.producers.snapshot_offset = offset
 
     # -- appending
 
@@ -235,11 +160,11 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             return self._append_own(batches, leader_epoch, now_ms, origin)
         view, header = admit(batches, self.name, self._config, now_ms, opening)
         offset = self.log_end_offset
-        header = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
+        header = tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
-                flush_due = offset - self.recovery_point >= self._config.flush_messages
+                flush_due = offset - self.flushes.recovery_point >= self._config.flush_messages
                 first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
                 return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
@@ -320,7 +245,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self.producers.map_end_offset = end_offset
         except OSError as error:
             raise self._failed(error) from error
-        flush_due = end_offset - self.recovery_point >= self._config.flush_messages
+        flush_due = end_offset - self.flushes.recovery_point >= self._config.flush_messages
         return Appended(base_offset, end_offset - 1, log_append_time_ms, self.log_start_offset, size, False, flush_due)
 
     def _write(
@@ -347,7 +272,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self._remember(segment, view, placed)
         except OSError as error:
             raise self._failed(error) from error
-        flush_due = self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        flush_due = self.log_end_offset - self.flushes.recovery_point >= self._config.flush_messages
         return Appended(
             first.base_offset, last_offset, log_append_time_ms, self.log_start_offset, size, False, flush_due
         )
@@ -376,62 +301,260 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         old.finish()
         old.forget_ring()
         segment = self.segments.create(base_offset, self._config, now_ms)
-        self._directory_changed = True
+        self.flushes.directory_changed = True
         self.producers.map_end_offset = base_offset
         self._snapshot()
         self.background.flush_later(self)
         return segment
 
     def _snapshot(self) -> None:
-        path = self.producers.take_snapshot()
-        if path is not None:
-            self._snapshots_to_sync.append(path)
+        self.flushes.add_snapshot(self.producers.take_snapshot())
 
     def assign_epoch_start(self, leader_epoch: int) -> None:
-        """A leader's time begins at the end of the log."""
+        """A new leader epoch starts at the current log end offset."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    # -- reading
+
+    @reading
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, min_one_batch: bool = True
+    ) -> bytes:
+        """Whole batches below the upper bound, from the one that holds `offset` on; empty if there is none yet."""
+        end = self._readable_end(offset, upper_bound_offset)
+        return self.segments.read(offset, max_bytes, end, min_one_batch) if offset < end else b""
+
+    @reading
+    def fetch(
+        self, offset: int, max_bytes: int, *, upper_bound_offset: int, min_one_batch: bool, eager_bytes: int
+    ) -> bytes | FileRange:
+        """As `read`, but more than `eager_bytes` are left in the file until they are sent."""
+        end = self._readable_end(offset, upper_bound_offset)
+        found = self.segments.find(offset, max_bytes, end, min_one_batch) if offset < end else None
+        if found is None:
+            return b""
+        segment, start, stop = found
+        return segment.read(start, stop) if stop - start <= eager_bytes else FileRange(segment.file, start, stop)
+
+    @reading
+    def find(self, offset: int, max_bytes: int) -> tuple[Segment, int, int] | None:
+        """Where whole batches from the one that holds `offset` on begin and end, up to the end of the log."""
+        return self.segments.find(offset, max_bytes, self.log_end_offset, True)
+
+    @reading
+    def bytes_from(self, offset: int) -> int:
+        segments = self.segments.from_offset(offset)
+        return sum(segment.size for segment in segments) - segments[0].position_of(offset)
+
+    def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
+        """Where compaction has left nothing but empty batches in the rest of a segment, the offset of the first batch
+        behind it that has records, if there is one.
+
+        librdkafka takes an answer without a record for one that was cut too short, and asks for twice as much.
+        """
+        if not self._config.compacted or not self.log_start_offset <= offset < upper_bound_offset:
+            return offset
+        try:
+            for slot, segment in enumerate(self.segments.from_offset(offset)):
+                for _, header in segment.headers(segment.position_of(offset)):
+                    if header.base_offset >= upper_bound_offset:
+                        return offset
+                    if header.records_count:
+                        return header.base_offset if slot else offset
+        except (OSError, KafkaError):
+            pass  # the read itself says what is wrong
+        return offset
+
+    def _readable_end(self, offset: int, upper_bound_offset: int | None) -> int:
+        end = self.log_end_offset
+        if offset < self.log_start_offset or offset > end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.name}, "
+                f"but we only have log segments in the range {self.log_start_offset} to {end}.",
+            )
+        return end if upper_bound_offset is None else min(end, upper_bound_offset)
+
+    # -- places
+
+    @reading
+    def batch_for_timestamp(
+        self, timestamp: int, from_offset: int = 0, max_batches: int | None = None
+    ) -> memoryview | None:
+        """The first batch, from an offset on, that says to have a record not earlier than `timestamp`; `NotFoundYet`
+        if it is not among so many."""
+        return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset), max_batches)
+
+    def earliest(self) -> TimestampOffset:
+        entries = self.epochs.entries()
+        known = entries and entries[0][1] <= self.log_start_offset
+        return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entries[0][0] if known else -1)
+
+    def latest(self) -> TimestampOffset:
+        return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self.epochs.latest)
+
+    @reading
+    def batch_of_max_timestamp(self) -> memoryview | None:
+        return self.segments.batch_of_max_timestamp(self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where nothing is undecided."""
+        producers = self.producers
+        if producers.all_decided:
+            return high_watermark
+        producers.high_watermark_moved(high_watermark)
+        first = producers.first_unstable_offset()
+        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+
+    @reading
+    def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return self.segments.aborted_transactions(first_offset, upper_bound_offset)
+
+    @reading
+    def check_transactions(self) -> None:
+        """Every segment's transaction index is there, and right as far as can be told without reading the batches."""
+        self.segments.check_transactions()
+
+    @reading
+    def aborted_in_read(self, offset: int, size: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those to which records may belong that a read of `size` bytes has found."""
+        return self.segments.aborted_in_read(offset, size, upper_bound_offset)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        return list(self.producers.active())
+
+    # -- truncation and deletion
+
+    def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
+        """Keep what is below `offset`; False if there was nothing behind it. On the loop use `LogDirs.truncate`."""
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        self._abort_cleaning()
+        if offset < self.segments.first_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            self._remove_for_good(self.segments.remove_behind(offset))
+            self.with_right_indexes(lambda: self.segments.active.truncate_to(offset, now_ms))
+            self._end_at(offset)
+            self.epochs.truncate_from_end(offset)
+            self.log_start_offset = min(self.log_start_offset, offset)
+            load_producers(self.producers, self.segments, self.log_start_offset, self.log_end_offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0, log_start_offset: int | None = None) -> None:
+        """Forget everything and continue at `offset`."""
+        self._abort_cleaning()
+        try:
+            self._remove_for_good(self.segments.clear())
+            self.epochs.clear()
+            self.producers.remove_snapshots(after=-1)
+            self._end_at(offset)
+            self.start_empty(offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        if log_start_offset is not None:
+            self.log_start_offset = log_start_offset
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.flushes.truncate_to(offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """No longer offer what is below `offset`; segments wholly below it are deleted, in the background. False if it
+        already was so."""
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.name} "
+                f"since it is larger than the log end offset {self.log_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self._start_at(offset)
+        self.producers.high_watermark_moved(offset)
+        self.delete_below_start()
+        return True
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def delete_below_start(self) -> None:
+        if self.segments.count_below(self.log_start_offset):
+            self.background.delete_below_start(self)
+
+    def delete_segments(self, offset: int) -> None:
+        """Delete the segments that are wholly below `offset`, here and now. After a crash some of them may be back."""
+        try:
+            removed = self.give_up_segments(offset)
+            if removed:
+                self.remove_segments(removed)
+                self.producers.remove_snapshots(before=self.segments.first_offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def give_up_segments(self, offset: int, limit: int | None = None) -> list[Segment]:
+        """Segments that are wholly below `offset`, the first ones; their files are left to whoever calls this."""
+        removed = self.segments.remove_below(offset, limit)
+        if removed:
+            self._abort_cleaning()
+            self.flushes.directory_changed = True
+            first = self.segments.first_offset
+            if first > self.log_start_offset:
+                self._start_at(first)
+            self.flushes.recovery_point = max(self.recovery_point, first)
+        return removed
+
+    def _remove_for_good(self, segments: list[Segment]) -> None:
+        """The end of the log, the last first, and before anything is written: after a crash they must not come back."""
+        if segments:
+            self.remove_segments(segments[::-1])
+            fsync_path(self.directory)
+
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction has made one of several; their files are removed later, so who reads them may finish."""
+        self.segments.replace(old, new)
+        self.remove_segments(old)
+        self.producers.remove_snapshots_at(segment.base_offset for segment in old[1:])
+
+    def remove_segments(self, segments: list[Segment]) -> None:
+        self.had_replaced_segments = True
+        names = [each for segment in segments for each in segment.mark_deleted()]
+        if names:
+            rename_all(self.directory, names)
+            self.flushes.directory_changed = True
+            paths = [f"{self.directory}/{name}" for _, name in names]
+            self.background.delete_later(paths, self._config.file_delete_delay_ms)
+
+    def _abort_cleaning(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.abort()
 
     # -- flushing and closing
 
     def prepare_flush(self, *, closing: bool = False, segments_max: int | None = None) -> FlushTask:
-        """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`.
-
-        The active segment's indexes are left out, since recovery writes those of the last segment anew; so the segment
-        in which the last flush ended goes along, even if nothing was appended to it since. Two segments at least are
-        needed to get on.
-        """
+        """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`."""
         if self.offline:  # an fsync that succeeds after one that failed proves nothing
             raise self._offline_error()
-        task = FlushTask(self.log_end_offset)
         try:
-            segments = self.segments.from_offset(self.recovery_point - 1)
-            if segments_max is not None and len(segments) > segments_max:
-                task.end_offset, task.is_part = segments[segments_max].base_offset, True
-                del segments[segments_max:]
-            task.segments = len(segments)
-            for segment in segments:
-                whole = closing or segment is not self.segments.active
-                for file in segment.files() if whole else (segment.file,):
-                    task.add_file(file.fileno())
+            return self.flushes.gather(
+                self.segments, self.epochs, self.log_end_offset, closing=closing, segments_max=segments_max
+            )
         except OSError as error:
-            task.discard()
             raise self._failed(error) from error
-        task.paths, self._snapshots_to_sync = self._snapshots_to_sync, []
-        if self.epochs.dirty:
-            self.epochs.dirty = False
-            task.files.append((f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", self.epochs.render()))
-        if self._directory_changed:
-            self._directory_changed = False
-            task.paths += (f"{self.directory}/{PARTITION_METADATA}", self.directory, os.path.dirname(self.directory))
-        elif closing:  # the last segment's indexes may be new
-            task.paths.append(self.directory)
-        self._flushing.append(task)
-        return task
 
     def flushed(self, task: FlushTask, *, now_ms: int = 0) -> None:
-        self._flushing.remove(task)
-        self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
-        self.last_flush_ms = max(self.last_flush_ms, now_ms)
+        self.flushes.done(task, self.log_end_offset, now_ms)
 
     def flush(self, *, now_ms: int = 0) -> int:
         """Everything to the disk, here and now; the recovery point it reached. On the loop use `LogDir.sync`."""
@@ -444,20 +567,21 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         return self.recovery_point
 
     def is_flush_overdue(self, now_ms: int) -> bool:
-        return self.recovery_point < self.log_end_offset and now_ms - self.last_flush_ms >= self._config.flush_ms
+        waited_ms = now_ms - self.flushes.last_flush_ms
+        return self.recovery_point < self.log_end_offset and waited_ms >= self._config.flush_ms
 
     def prepare_close(self) -> FlushTask:
         """Write what a clean stop leaves behind, and gather what must be fsynced for it; then close the files."""
         self.segments.active.finish()
         self._snapshot()
         task = self.prepare_flush(closing=True)
-        self._close_files()
+        self.close_files()
         return task
 
     def close(self, *, clean: bool) -> None:
         """A clean close trims indexes, writes the producers' snapshot and flushes; the other one only lets go."""
         if not clean or self.offline:
-            self._close_files()
+            self.close_files()
             return
         try:
             task = self.prepare_close()
@@ -466,7 +590,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             raise self._failed(error) from error
         self.flushed(task)
 
-    def _close_files(self) -> None:
+    def close_files(self) -> None:
         self._abort_cleaning()
         for segment in self.segments:
             segment.close()
@@ -476,5 +600,56 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.directory = self.segments.directory = self.producers.directory = directory
         for segment in self.segments:
             segment.relocate(directory)
-        self._snapshots_to_sync = [f"{directory}/{os.path.basename(path)}" for path in self._snapshots_to_sync]
-        self._directory_changed = True
+        self.flushes.relocate(directory)
+
+    def suspect_transaction_indexes(self, *, below: int | None = None) -> None:
+        """Segments that begin below this offset, or all, may have lost their transaction index."""
+        for segment in self.segments:
+            if below is None or segment.base_offset < below:
+                segment.suspect_transaction_indexes()
+
+    def transaction_indexes_suspected_below(self) -> int | None:
+        """The same after the next start, for those that nobody has looked at until now."""
+        bases = [segment.base_offset for segment in self.segments if segment.may_lack_transactions]
+        return bases[-1] + 1 if bases else None
+
+    # -- indexes that are wrong
+
+    def repair_index(self, damaged: DamagedIndex) -> None:
+        """Returns when the index is right. Raises `IndexBeingRepaired` if that takes too long for the loop."""
+        try:
+            done = self.background.repair_index(self, damaged)
+        except OSError as error:
+            raise self._failed(error) from error
+        if done is not None:
+            raise IndexBeingRepaired(done)
+
+    def repair_index_now(self, damaged: DamagedIndex) -> list[str]:
+        """The files that were written; they have to be synced."""
+        segment, kind = damaged.segment, damaged.kind
+        return self.take_rebuilt(damaged, rebuild(self.segments.order(segment, kind)))
+
+    def take_rebuilt(self, damaged: DamagedIndex, found: Rebuilt) -> list[str]:
+        logger.warning("%s; rebuilding it", damaged.message)
+        return damaged.segment.take_rebuilt(damaged.kind, found)
+
+    def with_right_indexes(self, work: Callable[[], T]) -> T:
+        """What cannot be left half done waits for the index."""
+        while True:
+            try:
+                return work()
+            except DamagedIndex as damaged:
+                for path in self.repair_index_now(damaged):
+                    fsync_path(path)
+
+    # -- failures
+
+    def _failed(self, error: OSError) -> KafkaError:
+        """An I/O error takes the whole directory offline: what the disk holds is no longer known."""
+        if not self.offline:
+            self.offline = True
+            self.background.failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} in {os.path.dirname(self.directory)}: {error}")
+
+    def _offline_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline")

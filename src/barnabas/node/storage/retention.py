@@ -75,7 +75,8 @@ class Retention:
         if count == len(segments):
             log.roll(now_ms=self._now_ms)
         if count:
-            self._written_ms = last_written_ms(segments[count - 1])
+            if self._written_ms < 0:  # of the first ones: to ask for all would wait for the removal of their files
+                self._written_ms = last_written_ms(segments[count - 1])
             log.advance_log_start_offset(end_offset)
         return count
 

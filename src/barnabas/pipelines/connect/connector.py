@@ -37,6 +37,13 @@ class BadRecords(ConnectError):
         self.records = records
 
 
+def token_of(offset: int, metadata: str) -> tuple[str, str]:
+    """The token of a group's offset, and what a turn has announced beside it. An offset that was set by hand has
+    neither, and is its own token."""
+    token, _, words = metadata.partition("/")
+    return (token, words) if metadata else (f"offset {offset}", "")
+
+
 def offset_key(partition: Mapping[str, Any]) -> str:
     return json.dumps(partition, sort_keys=True, separators=(",", ":"))
 
@@ -73,6 +80,7 @@ class SourceConnector(Connector):
 
     idle_ms: ClassVar[int] = 500  # until an empty source is polled again
     more: bool = True  # False: a turn ends only when a poll gives nothing, because it cannot go on in the middle
+    unfinished: bool = False  # after a poll that gave nothing: the next turn follows at once, without a look for news
     transaction_timeout_ms: int = 60_000
 
     def start(self, offsets: Mapping[str, dict[str, Any]]) -> None:
@@ -115,11 +123,19 @@ class SinkConnector(Connector):
         raise NotImplementedError
 
     partitions: Sequence[TopicPartition] = ()  # of this turn
+    bounds: Mapping[TopicPartition, int] = {}  # after `positions`: where the turn has to end, for some partitions
     takes_columns: bool = False  # after `configure`: whether `put_columns` is there for its settings
 
     def put_columns(self, columns: SinkColumns) -> None:
         """As `put`, where no transformation asks for single records and the converter reads the values as a whole."""
         raise NotImplementedError
+
+    fenced: bool = False  # its positions are committed under an epoch, so that a turn of a former owner commits nothing
+
+    def announce(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+        """What `flush` will do, in a few words for each partition. A fenced sink's group keeps them beside its token
+        before `flush` is called: if the turn is lost, `positions` of the next one is given `TOKEN/WORDS`."""
+        return {}
 
     wait_records: int = 0  # after `flush`: a turn makes no sense before so many more records are there ...
     wait_ms: int = 0  # ... or before so much time has passed, 0 for no such time

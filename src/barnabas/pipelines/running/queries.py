@@ -145,7 +145,7 @@ class Queries:
                 setattr(DataStreamWriter, name, method)
 
     def _starting(self, start: Callable[..., Any], name_it: Callable[..., Any]) -> Callable[..., Any]:
-        def started(writer: Any, *given: Any, **more: Any) -> Any:
+        def start_named(writer: Any, *given: Any, **more: Any) -> Any:
             said = _said(writer) | {name.lower() for name, value in more.items() if value is not None}
             if len(given) > 4:  # of start(path, format, outputMode, partitionBy, queryName) and of toTable the fifth
                 said.add("queryname")
@@ -155,7 +155,7 @@ class Queries:
             self.add(query)
             return query
 
-        return started
+        return start_named
 
 
 def records_read(progress: dict[str, Any]) -> int:

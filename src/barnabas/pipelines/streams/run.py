@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
@@ -42,6 +43,7 @@ from barnabas.pipelines.streams.placement import write_placement
 from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
+from barnabas.pipelines.streams.spark_ui import Shown, is_seen
 from barnabas.pipelines.streams.state.remote import settings_of_session, storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, Storage, settle
 
@@ -56,6 +58,7 @@ SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so th
 EARLIEST = "earliest"
 # Between source and shuffle there is nothing to compile, and what the plan of every batch costs is seen in latency.
 QUERY_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.lightweightPlanChangeValidation": "false"}
+RUN_ON_MS = 1_000  # of a topology that does not say otherwise
 _starting = threading.Lock()
 SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
 
@@ -64,12 +67,19 @@ class StreamsRun:
     """A running topology."""
 
     def __init__(
-        self, topology: Topology, queries: list[StreamingQuery], checkpoint: Directory, sink: TopicSink | None = None
+        self,
+        topology: Topology,
+        queries: list[StreamingQuery],
+        checkpoint: Directory,
+        sink: TopicSink | None = None,
+        run_on_ms: int = 0,
     ) -> None:
         self.topology = topology
         self.queries = queries
         self.checkpoint = checkpoint
+        self.run_on_ms = run_on_ms  # 0 if batches do not run on
         self._sink = sink
+        self._shown: Shown | None = None
 
     @property
     def is_active(self) -> bool:
@@ -78,6 +88,7 @@ class StreamsRun:
     def stop(self) -> None:
         for query in self.queries:
             query.stop()
+        self._show_no_more()
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Until the query ends: False if that took longer. A query that fails raises here."""
@@ -86,8 +97,20 @@ class StreamsRun:
         except Exception:
             if self._sink is not None and not self.is_active:
                 self._sink.end_open()  # of tasks that were killed beside the one that failed
+            self._show_no_more()
             raise
+        if not self.is_active:
+            self._show_no_more()
         return all(one is not False for one in ended)
+
+    def show_in_ui(self, spark: SparkSession) -> None:
+        """The operators and their figures in Spark's UI, until the queries end."""
+        self._shown = Shown(spark, self.topology, self.figures, lambda: self.is_active)
+
+    def _show_no_more(self) -> None:
+        if self._shown is not None:
+            self._shown.close()
+            self._shown = None
 
     def figures(self) -> Figures | None:
         """Rows, late and failed records and time by operator, and state by partition; None before the first batch."""
@@ -102,7 +125,10 @@ class StreamsRun:
         return store_of(self.topology, name, self.checkpoint)
 
 
-def started(
+_running: WeakSet[StreamsRun] = WeakSet()
+
+
+def start_run(
     topology: Topology,
     spark: SparkSession,
     *,
@@ -111,7 +137,7 @@ def started(
     trigger: Mapping[str, Any] | None,
     starting_offsets: str | Mapping[str, Mapping[int, int]],
     max_batch_records: int | None,
-    run_on_ms: int,
+    run_on_ms: int | None,
     options: Mapping[str, Any],
 ) -> StreamsRun:
     from barnabas.pipelines.streams.compiled import compiled, tasks_of
@@ -149,10 +175,17 @@ def started(
     offsets = starting(plan, starting_offsets, settings, spark, begun=has_begun(directory))
     exactly_once = topology.processing_guarantee == EXACTLY_ONCE
     sink = topic_sink(plan, settings, exactly_once=exactly_once)
+    if run_on_ms is None:
+        bounded = bool(trigger) or max_batch_records is not None
+        run_on_ms = 0 if bounded else default_run_on_ms(topology, plan, spark, exactly_once=exactly_once)
     records = read(spark, topology, plan, sink, settings, offsets, max_batch_records, run_on_ms)
     tasks = kept_tasks(directory, min(plan.partitions, tasks_of(spark)))
     query = running(topology, compiled(records, plan, sink=sink, tasks=tasks), sink, directory, trigger)
-    return StreamsRun(topology, [query], directory, sink)
+    run = StreamsRun(topology, [query], directory, sink, run_on_ms)
+    _running.add(run)
+    if is_seen(spark):
+        run.show_in_ui(spark)
+    return run
 
 
 def remember_topology(directory: Directory, graph: Graph, partitions: Mapping[str, int]) -> None:
@@ -162,6 +195,23 @@ def remember_topology(directory: Directory, graph: Graph, partitions: Mapping[st
     if now["partitions"] and (before is None or before["operators"] == now["operators"]):
         write_placement(graph, directory)
     remember(directory, now)
+
+
+def default_run_on_ms(topology: Topology, plan: Plan, spark: SparkSession, *, exactly_once: bool) -> int:
+    """Where it can be done, where no store may be asked for what topics show already, and a core of Spark's is left
+    for other queries: a batch that runs on takes one."""
+    if not (exactly_once and plan.can_run_on) or topology.graph.named_stores:
+        return 0
+    taken = sum(1 for run in list(_running) if run.run_on_ms and is_alive(run)) + 1
+    return RUN_ON_MS if taken < spark.sparkContext.defaultParallelism else 0
+
+
+def is_alive(run: StreamsRun) -> bool:
+    """Also of one whose session has ended, or its JVM."""
+    try:
+        return run.is_active
+    except Exception:
+        return False
 
 
 def starting(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.spark.reading_on import Steps
-from barnabas.pipelines.spark.sink.link import drop_link, link_to
+from barnabas.pipelines.spark.sink.link import drop_link, shared_link
 from barnabas.pipelines.spark.sink.messages import Digest, Trace
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
@@ -64,7 +64,7 @@ class TopicSink:
         for _ in rows:
             pass  # of a batch that was committed: its state is still to be written
         try:
-            commit_own(message, link_to(self.options.properties), self.options)
+            commit_own(message, shared_link(self.options.properties), self.options)
         except BaseException:
             drop_link(self.options.properties)
             raise
@@ -78,7 +78,7 @@ class TopicSink:
         turn = turn_of_query(task_context(), SINK_NAME)
         assert turn is not None, "a topology is a streaming query"
         try:
-            own = OwnTurn(turn, self.rules, link_to(self.options.properties), self.options, digest_of(part))
+            own = OwnTurn(turn, self.rules, shared_link(self.options.properties), self.options, digest_of(part))
             yield own
             own.close()
         except BaseException:
@@ -90,7 +90,7 @@ class TopicSink:
         prefix = self._prefix()
         if prefix is None:
             return Steps(())
-        transactions = link_to(self.options.properties).transactions
+        transactions = shared_link(self.options.properties).transactions
         mark = transactions.last_mark(f"{prefix}0", self.options.anchor_topic)
         return Steps(()) if mark is None else Steps.parse(Trace.parse(mark.metadata).onward)
 
@@ -108,7 +108,7 @@ class TopicSink:
         prefix = self._prefix() if self.options.exactly_once else None
         if prefix is None:
             return
-        transactions = link_to(self.options.properties).transactions
+        transactions = shared_link(self.options.properties).transactions
         try:
             for one in {*transactions.open_transactions(prefix), *([f"{prefix}0"] if runs_on else [])}:
                 transactions.begin(one, self.options.transaction_timeout_ms)

@@ -153,18 +153,19 @@ class Topology:
         trigger: Mapping[str, Any] | None = None,
         starting_offsets: str | Mapping[str, Mapping[int, int]] = "earliest",
         max_batch_records: int | None = None,
-        run_on_ms: int = 0,
+        run_on_ms: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> StreamsRun:
         """Starts the query. `trigger` is Spark's, as {"availableNow": True} or {"processingTime": "1 second"};
         `starting_offsets` are earliest, latest or {topic: {partition: offset}}; `options` are `kafka.*` settings for
-        reading and writing, such as those of security. With `run_on_ms` a batch runs on for so long while there is
-        input, without a plan of Spark's for every few records: results come sooner and cost less, and a core of Spark's
-        is taken meanwhile. It is for topologies that read one topic exactly once and repartition nothing.
+        reading and writing, such as those of security. A batch runs on for `run_on_ms` while there is input, without a
+        plan of Spark's for every few records: results come sooner and cost less, and a core of Spark's is taken
+        meanwhile. It is for topologies that read one topic exactly once and repartition nothing. Without a number it is
+        a second where nothing speaks against it (docs/streams.md); 0 is never.
         `barnabas pipeline run` knows the brokers and a checkpoint where they are not given."""
-        from barnabas.pipelines.streams.run import started
+        from barnabas.pipelines.streams.run import start_run
 
-        return started(
+        return start_run(
             self,
             spark,
             bootstrap_servers=bootstrap_servers,
@@ -172,7 +173,7 @@ class Topology:
             trigger=trigger,
             starting_offsets=starting_offsets,
             max_batch_records=max_batch_records,
-            run_on_ms=arguments.milliseconds("start", run_on_ms),
+            run_on_ms=None if run_on_ms is None else arguments.milliseconds("start", run_on_ms),
             options=options or {},
         )
 

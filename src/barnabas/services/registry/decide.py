@@ -21,6 +21,7 @@ from barnabas.services.registry.entities import (
     merge_rule_sets,
     reserved_fields,
     with_confluent_version,
+    without_rules,
 )
 from barnabas.services.registry.levels import Level, check
 from barnabas.services.registry.library import Library
@@ -38,15 +39,16 @@ from barnabas.services.registry.records import (
     Record,
     StoredSchema,
 )
-from barnabas.services.registry.requests import SchemaRequest
+from barnabas.services.registry.requests import SchemaRequest, TagRequest
 from barnabas.services.registry.state import State, in_scope
 from barnabas.services.registry.subjects import DEFAULT_CONTEXT, Subject, context_of
+from barnabas.services.registry.tags import tags_of, with_tags
 
 READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 
 
 @dataclass(slots=True)
-class Decision:
+class RegistryDecision:
     records: list[Record] = field(default_factory=list)
     answer: Any = None
     schema: StoredSchema | None = None  # the one that is registered
@@ -85,8 +87,14 @@ def register(
     subject: str,
     request: SchemaRequest,
     normalize: bool,
-) -> Decision:
+    *,
+    force: bool = False,
+) -> RegistryDecision:
+    """`force` registers what is not compatible. What is imported is neither compared nor normalized."""
     _check_register_mode(state, subject, request.id)
+    if request.tags_added or request.tags_removed:
+        text = with_tags(request.type, request.text, request.tags_added, request.tags_removed)
+        request = replace(request, text=text, version=request.version or -1)
     mode = state.mode_in_scope(subject)
     config = state.config_in_scope(subject)
     versions = state.versions(subject)[::-1]
@@ -96,7 +104,7 @@ def register(
         request = _filled_from_previous(request, config, living[0] if living else None, new_version)
     if not request.text.strip():
         raise errors.invalid_schema("Empty schema")
-    parsed, request = canonicalized(library, rules, config, subject, request, normalize)
+    parsed, request = canonicalized(library, rules, config, subject, request, normalize and mode != "IMPORT")
     context = context_of(subject)
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)
     schema_id = request.id
@@ -104,11 +112,11 @@ def register(
     if known_id is not None and request.id in (-1, known_id):
         same = next((each for each in living if each.id == known_id), None)
         if request.version == 0 and same is not None:
-            return Decision(answer=same, schema=same)
+            return RegistryDecision(answer=same, schema=same)
         schema_id = known_id
     if request.version == 0 and (same := find_equivalent(library, parsed, request, living, schema_id)) is not None:
-        return Decision(answer=same, schema=same)
-    if mode != "IMPORT":
+        return RegistryDecision(answer=same, schema=same)
+    if mode != "IMPORT" and not force:
         check_compatible(library, rules, config, subject, parsed, request, living)
     if request.version > 0 and request.version != new_version and mode != "IMPORT":
         raise errors.invalid_schema("Version is not one more than previous version")
@@ -129,7 +137,29 @@ def register(
         metadata=request.metadata,
         rule_set=request.rule_set,
     )
-    return Decision(_registration(state, schema, versions), schema, schema)
+    return RegistryDecision(_registration(state, schema, versions), schema, schema)
+
+
+def modify_tags(
+    state: State, library: Library, pending: Pending, rules: Rules, stored: StoredSchema, changes: TagRequest
+) -> RegistryDecision:
+    """The next version of a subject: the given one with other tags, metadata or rules."""
+    rule_set = changes.rule_set
+    if changes.rules_merged is not None or changes.rules_removed:
+        before = state.version(stored.subject, changes.version - 1 if changes.version > 0 else -1)
+        rule_set = merge_rule_sets(before.rule_set if before is not None else None, changes.rules_merged)
+        rule_set = without_rules(rule_set, changes.rules_removed)
+    request = SchemaRequest(
+        text=stored.text,
+        type=stored.type,
+        version=changes.version,
+        references=stored.references,
+        metadata=stored.metadata if changes.metadata is None else changes.metadata,
+        rule_set=rule_set,
+        tags_added=changes.tags_added,
+        tags_removed=changes.tags_removed,
+    )
+    return register(state, library, pending, rules, stored.subject, request, False)
 
 
 def _registration(state: State, schema: StoredSchema, versions: list[StoredSchema]) -> list[Record]:
@@ -222,6 +252,8 @@ def _filled_from_previous(
         if previous is None:
             raise errors.invalid_schema("Empty schema")
         request = replace(request, text=previous.text, type=previous.type, references=previous.references)
+    if request.keeps_tags and previous is not None and (tags := tags_of(previous.type, previous.text)):
+        request = replace(request, text=with_tags(request.type, request.text, tags, {}))
     return with_defaults(request, config, previous, new_version)
 
 
@@ -262,7 +294,7 @@ def _check_id_free(state: State, context: str, schema_id: int, guid: str) -> Non
         raise errors.not_permitted(f"Overwrite new schema with id {schema_id} in context {shown} is not permitted.")
 
 
-def delete_version(state: State, subject: str, version: int, permanent: bool) -> Decision:
+def delete_version(state: State, subject: str, version: int, permanent: bool) -> RegistryDecision:
     stored = state.version(subject, version, deleted=True)
     if stored is None:
         if not state.has_subjects(subject, deleted=True):
@@ -274,16 +306,16 @@ def delete_version(state: State, subject: str, version: int, permanent: bool) ->
     if state.users_of(subject, stored.version, deleted=permanent):
         raise errors.reference_exists(subject, stored.version)
     if not permanent:
-        return Decision([stored.record(deleted=True)], stored.version)
+        return RegistryDecision([stored.record(deleted=True)], stored.version)
     if not stored.deleted:
         raise errors.version_not_soft_deleted(subject, stored.version)
     records = [*_keep_ids(state, [stored]), Record(Key(SCHEMA, subject, stored.version), None)]
     if len(state.versions(subject)) == 1:
         records += _forget_settings(state, subject)
-    return Decision(records, stored.version)
+    return RegistryDecision(records, stored.version)
 
 
-def delete_subject(state: State, subject: str, permanent: bool) -> Decision:
+def delete_subject(state: State, subject: str, permanent: bool) -> RegistryDecision:
     if not state.has_subjects(subject, deleted=True):
         raise errors.subject_not_found(subject)
     if not permanent and not state.has_subjects(subject, deleted=False):
@@ -298,9 +330,9 @@ def delete_subject(state: State, subject: str, permanent: bool) -> Decision:
     versions = [each.version for each in doomed]
     if not permanent:
         value = {"subject": subject, "version": versions[-1]}
-        return Decision([Record(Key(DELETE_SUBJECT, subject), value)], versions)
+        return RegistryDecision([Record(Key(DELETE_SUBJECT, subject), value)], versions)
     records = [Record(Key(SCHEMA, subject, version), None) for version in reversed(versions)]
-    return Decision(_keep_ids(state, doomed) + records + _forget_settings(state, subject), versions)
+    return RegistryDecision(_keep_ids(state, doomed) + records + _forget_settings(state, subject), versions)
 
 
 def _keep_ids(state: State, doomed: Iterable[StoredSchema]) -> list[Record]:
@@ -323,19 +355,19 @@ def _forget_settings(state: State, subject: str) -> list[Record]:
     return modes + ([Record(Key(CONFIG, subject), None)] if subject in state.configs else [])
 
 
-def set_config(state: State, subject: str | None, changes: Tree) -> Decision:
+def set_config(state: State, subject: str | None, changes: Tree) -> RegistryDecision:
     check_writable(state, subject)
     config = {name: value for name, value in ((state.config(subject) or {}) | changes).items() if value is not None}
     value = ({"subject": subject} if subject is not None else {}) | config
-    return Decision([Record(Key(CONFIG, subject), value)], config)
+    return RegistryDecision([Record(Key(CONFIG, subject), value)], config)
 
 
-def delete_config(state: State, subject: str | None) -> Decision:
+def delete_config(state: State, subject: str | None) -> RegistryDecision:
     check_writable(state, subject)
-    return Decision([Record(Key(CONFIG, subject), None)])
+    return RegistryDecision([Record(Key(CONFIG, subject), None)])
 
 
-def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, force: bool) -> Decision:
+def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, force: bool) -> RegistryDecision:
     if not rules.mode_mutable:
         raise errors.not_permitted("Mode changes are not allowed")
     records: list[Record] = []
@@ -351,10 +383,10 @@ def set_mode(state: State, rules: Rules, subject: str | None, mode: str | None, 
         scope = {"subject": subject} if subject is not None else {}
         records.append(Record(Key(CLEAR_SUBJECT, subject), scope))
     value = None if mode is None else ({"subject": subject} if subject is not None else {}) | {"mode": mode}
-    return Decision([*records, Record(Key(MODE, subject), value)])
+    return RegistryDecision([*records, Record(Key(MODE, subject), value)])
 
 
-def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool) -> Decision:
+def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool) -> RegistryDecision:
     if not rules.mode_mutable:
         raise errors.not_permitted("Mode changes are not allowed")
     records = [Record(Key(MODE, subject), None)]
@@ -363,10 +395,10 @@ def delete_mode(state: State, rules: Rules, subject: str | None, recursive: bool
             each for each in state.modes if each is not None and each != subject and in_scope(each, subject or "")
         ]
         records += [Record(Key(MODE, each), None) for each in inside]
-    return Decision(records)
+    return RegistryDecision(records)
 
 
-def delete_context(state: State, context: str) -> Decision:
+def delete_context(state: State, context: str) -> RegistryDecision:
     if state.has_subjects(context, deleted=True):
         raise errors.context_not_empty(context)
-    return Decision([Record(Key(CONTEXT, Subject.parse(context).context), None)])
+    return RegistryDecision([Record(Key(CONTEXT, Subject.parse(context).context), None)])

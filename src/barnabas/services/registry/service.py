@@ -28,7 +28,7 @@ from barnabas.client.records import ConsumerRecord
 from barnabas.client.schemas import ParsedSchema
 from barnabas.services.registry import errors
 from barnabas.services.registry.ahead import AHEAD, Ahead
-from barnabas.services.registry.decide import Decision, Pending, Rules, canonicalized, compared_with
+from barnabas.services.registry.decide import Pending, RegistryDecision, Rules, canonicalized, compared_with
 from barnabas.services.registry.election import Identity
 from barnabas.services.registry.elector import Elector
 from barnabas.services.registry.errors import RegistryError
@@ -316,7 +316,7 @@ class Service:
         self,
         subject: str | None,
         call: Call,
-        decision: Callable[[], Decision],
+        decision: Callable[[], RegistryDecision],
         what: str,
         *,
         concerns_references: bool = False,
@@ -337,7 +337,7 @@ class Service:
                 await asyncio.sleep(AGREE_PAUSE_S)
 
     async def _change_here(
-        self, subject: str | None, decision: Callable[[], Decision], what: str, concerns_references: bool
+        self, subject: str | None, decision: Callable[[], RegistryDecision], what: str, concerns_references: bool
     ) -> Any:
         lock = self._locks.setdefault(subject, SubjectLock())
         lock.users += 1
@@ -382,7 +382,7 @@ class Service:
             log.warning("%s was not read to offset %s in time", self.settings.topic, passed.offset)
         raise passed.answer
 
-    async def _change(self, decision: Callable[[], Decision], what: str) -> Any:
+    async def _change(self, decision: Callable[[], RegistryDecision], what: str) -> Any:
         for _ in range(ATTEMPTS_MAX):
             if not self.is_primary:
                 raise NotPrimary(errors.unknown_primary())
@@ -402,7 +402,7 @@ class Service:
             await self.undo(refused)
         raise errors.store_failed("Error while registering the schema due to generating an ID that is already in use.")
 
-    def _settle(self, decided: Decision) -> None:
+    def _settle(self, decided: RegistryDecision) -> None:
         schema = decided.schema
         if schema is not None:
             for key in [key for key, taken in self.pending.ids.items() if taken == schema.id and key[1] == schema.guid]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from barnabas.wire.codec import DecodeError, put_uvarint, read_uvarint
@@ -40,6 +41,29 @@ def _read_frame(data: Buffer) -> tuple[int, int, int]:
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata frame version {frame_version} is unknown")
     return api_key, version, position
+
+
+def decode_plain_metadata_records(values: Sequence[bytes]) -> list[Record]:
+    """Of frames of three bytes, as all are. A start reads a million of them, so this is done in one loop."""
+    records: list[Record] = []
+    decoders = _decoders
+    for value in values:
+        decode = decoders.get(value[:3])
+        if decode is None:
+            record, version = decode_metadata_record(value)
+            if value[0] == FRAME_VERSION and value[1] == record.api_key and value[2] == version:
+                decoders[value[:3]] = type(record)._decoders[version]
+        else:
+            size = len(value)
+            record, position = decode(value, 3, size)
+            if position != size:
+                raise DecodeError(f"{size - position} bytes are left over after {type(record).__name__}")
+        records.append(record)
+    return records
+
+
+# By the frame.
+_decoders: dict[bytes, Callable[[Buffer, int, int], tuple[Record, int]]] = {}
 
 
 def decode_metadata_record(data: Buffer) -> tuple[Record, int]:

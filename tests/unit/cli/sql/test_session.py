@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.sql.client import SqlClient
-from barnabas.cli.sql.session import Session
+from barnabas.cli.sql.session import SqlSession
 from barnabas.cli.sql.tables import answer_text
 from barnabas.cli.tools.ksql import typed
 
@@ -43,11 +43,11 @@ def out() -> io.StringIO:
 
 
 @pytest.fixture
-def session(client: NotingClient, out: io.StringIO) -> Session:
-    return Session(client, out)
+def session(client: NotingClient, out: io.StringIO) -> SqlSession:
+    return SqlSession(client, out)
 
 
-def type_lines(session: Session, text: str) -> str:
+def type_lines(session: SqlSession, text: str) -> str:
     """What is still to be ended after these lines."""
     waiting = ""
     for line in text.splitlines():
@@ -69,24 +69,24 @@ def type_lines(session: Session, text: str) -> str:
     ],
 )
 def test_a_statement_is_sent_when_its_semicolon_is_typed(
-    session: Session, client: NotingClient, text: str, asked: list[tuple[str, str]]
+    session: SqlSession, client: NotingClient, text: str, asked: list[tuple[str, str]]
 ) -> None:
     assert type_lines(session, text) == ""
     assert client.asked == asked
 
 
 @pytest.mark.parametrize("text", ["SHOW STREAMS", "SELECT ';", "SHOW STREAMS -- ;", "/* ;", "SELECT '''it;"])
-def test_a_statement_waits_for_its_semicolon(session: Session, client: NotingClient, text: str) -> None:
+def test_a_statement_waits_for_its_semicolon(session: SqlSession, client: NotingClient, text: str) -> None:
     assert type_lines(session, text) == text
     assert client.asked == []
 
 
-def test_a_letter_that_no_statement_has_is_refused_at_once(session: Session, out: io.StringIO) -> None:
+def test_a_letter_that_no_statement_has_is_refused_at_once(session: SqlSession, out: io.StringIO) -> None:
     assert type_lines(session, "SHOW § STREAMS;") == ""
     assert out.getvalue() == "line 1:6: unexpected character '§'\n"
 
 
-def test_rows_are_shown_as_they_come(session: Session, out: io.StringIO) -> None:
+def test_rows_are_shown_as_they_come(session: SqlSession, out: io.StringIO) -> None:
     session._width = 23
     type_lines(session, "SELECT a, s FROM s EMIT CHANGES LIMIT 1;")
     assert out.getvalue() == (
@@ -96,7 +96,7 @@ def test_rows_are_shown_as_they_come(session: Session, out: io.StringIO) -> None
 
 
 def test_a_query_that_fails_is_told_and_the_session_goes_on(
-    session: Session, client: NotingClient, out: io.StringIO
+    session: SqlSession, client: NotingClient, out: io.StringIO
 ) -> None:
     client.answer = [SCHEMA, '{"errorMessage":{"message":"Topic s does not exist."}}]\n']
     type_lines(session, "SELECT * FROM s EMIT CHANGES;")
@@ -106,7 +106,7 @@ def test_a_query_that_fails_is_told_and_the_session_goes_on(
 
 @pytest.mark.parametrize(("output", "shown"), [("JSON", '"PRICE":2.50'), ("TABULAR", "PRICE=2.50")])
 def test_decimals_keep_their_scale(
-    session: Session, client: NotingClient, out: io.StringIO, output: str, shown: str
+    session: SqlSession, client: NotingClient, out: io.StringIO, output: str, shown: str
 ) -> None:
     client.answer = [SCHEMA, '{"row":{"columns":[1,{"PRICE":2.50}]}},\n', '{"finalMessage":"Query Completed"}]\n']
     session.output = output
@@ -114,7 +114,7 @@ def test_decimals_keep_their_scale(
     assert shown in out.getvalue()
 
 
-def test_a_spool_has_what_was_typed_and_what_was_shown(session: Session, tmp_path: Path) -> None:
+def test_a_spool_has_what_was_typed_and_what_was_shown(session: SqlSession, tmp_path: Path) -> None:
     spooled = tmp_path / "out.txt"
     type_lines(session, f"SPOOL {spooled}\nSELECT a, s\n FROM s;\nSPOOL OFF\nSHOW TABLES;")
     lines = spooled.read_text().splitlines()

@@ -10,7 +10,7 @@ from barnabas.core.coordinator.decision import Decision
 from barnabas.core.coordinator.loading import Loader
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord, decode
-from barnabas.core.coordinator.runtime import Batch, ShardRuntime
+from barnabas.core.coordinator.runtime import Append, ShardRuntime
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.cluster import NO_TOPICS, Cluster
 from barnabas.core.groups.commits import Commit, Committer
@@ -39,7 +39,7 @@ class Stage:
         self.consumer_settings = ConsumerSettings(assignment_interval_ms=0)
         self.streams_settings = StreamsSettings(assignment_interval_ms=0, initial_rebalance_delay_ms=0)
         self.now_ms = 1_000
-        self.log: list[Batch] = []
+        self.log: list[Append] = []
         self.end_offset = 0
         self.auto_commit = True
         self.failing = False

@@ -127,6 +127,18 @@ def test_records_that_found_no_room_are_no_gap_of_the_log() -> None:
     assert state.start_offset == state.next_fetch_offset() == 5
 
 
+def test_the_whole_state_says_of_taken_records_what_was_written_before() -> None:
+    state = SharePartition(0)
+    acquire(state, "anna", 0, 9)
+    acknowledge(state, "anna", (2, 3, [ACCEPT]), (6, 7, [RELEASE]), (8, 8, [REJECT]))
+    acquire(state, "bert", 0, 9)
+    assert state.to_persist() == [
+        StateBatch(2, 3, RecordState.ACKNOWLEDGED, 1),
+        StateBatch(6, 7, RecordState.AVAILABLE, 1),  # bert has them for the second time
+        StateBatch(8, 8, RecordState.ARCHIVED, 1),
+    ]
+
+
 def test_later_batches_count() -> None:
     so_far = [StateBatch(0, 9, 0, 1), StateBatch(20, 29, 2, 1)]
     assert combine(so_far, [StateBatch(5, 24, 4, 2)], 3) == (
@@ -139,16 +151,21 @@ def test_later_batches_count() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_each_record_is_delivered_until_it_is_done_with_and_never_to_two(seed: int) -> None:
-    """Beside a plain table of offsets; at times the leader changes, and only what was persisted is left."""
+    """Beside a plain table of offsets; at times the leader changes, and only what was persisted is left.
+
+    At times a write does not arrive, and the whole state is written after others that did."""
     random = Random(seed)
     records, members, most_in_flight = 40, ["anna", "bert", "carl"], random.choice([7, 2000])
     state, persisted = SharePartition(0), (0, tuple[StateBatch, ...]())
     holder: dict[int, str] = {}
     done: dict[int, str] = {}
-    now_ms = 0
+    now_ms, is_missing = 0, False
 
     def persist(changed: list[StateBatch]) -> None:
-        nonlocal persisted
+        nonlocal persisted, is_missing
+        if random.random() < 0.1:
+            is_missing = True
+            return
         persisted = (state.start_offset, combine(persisted[1], changed, state.start_offset))
 
     def freed(changed: list[StateBatch]) -> None:
@@ -186,6 +203,9 @@ def test_each_record_is_delivered_until_it_is_done_with_and_never_to_two(seed: i
             case "leave":
                 freed(state.release(member, most_deliveries=3))
             case "fail over":
+                while is_missing:
+                    is_missing = False
+                    persist(state.to_persist())
                 state = SharePartition(*persisted)
                 holder.clear()
         for run in state.runs:

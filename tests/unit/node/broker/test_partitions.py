@@ -14,8 +14,8 @@ from barnabas.node.broker.partitions import Intervals, Partitions
 from barnabas.node.storage.directory.background import IndexBeingRepaired
 from barnabas.node.storage.directory.checkpoints import REPLICATION_OFFSET_CHECKPOINT, read_offsets
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.fetch import FetchPartition
 from barnabas.wire.records.metadata import (
@@ -52,7 +52,7 @@ def state_of(**changes: Any) -> PartitionState:
 
 
 def opened(tmp_path: Path, config: LogConfig | None = None, **changes: Any) -> Partition:
-    log = PartitionLog.create(tmp_path / "orders-0", "orders", 0, config or LogConfig(), now_ms=NOW_MS)
+    log = create_log(tmp_path / "orders-0", "orders", 0, config or LogConfig(), now_ms=NOW_MS)
     return Partition(NODE, state_of(**changes), log, 0)
 
 

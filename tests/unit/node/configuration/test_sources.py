@@ -48,7 +48,7 @@ def test_the_images_own_switches_are_no_keys() -> None:
 
 def test_nothing_at_all_is_a_node_of_its_own() -> None:
     config = load(environ={})
-    assert (config.node_id, config.is_combined) == (1, True)
+    assert (config.node_id, config.process_roles) == (1, {"broker", "controller"})
     assert [str(each) for each in config.listeners] == ["PLAINTEXT://:9092", "CONTROLLER://:9093"]
     assert [str(each) for each in config.advertised_listeners] == ["PLAINTEXT://localhost:9092"]
     assert config.offsets_topic_replication_factor == 1

@@ -11,9 +11,9 @@ import pytest
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata import decide
-from barnabas.core.metadata.records import FINALIZED_FEATURES, MetadataError
+from barnabas.core.metadata.records import FINALIZED_FEATURES, FORMATTED_FEATURES, MetadataError
 from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
-from barnabas.node.raft.batches import Batch, read_batches
+from barnabas.node.raft.batches import MetadataBatch, read_batches
 from barnabas.node.raft.log import MetadataLog
 from barnabas.node.raft.voters import voters_record
 from barnabas.node.storage.directory.flush_task import FlushTask
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from conftest import Directory, Member
 
 
-def written(directory: Directory) -> list[Batch]:
+def written(directory: Directory) -> list[MetadataBatch]:
     return [batch for _, batch in read_batches((directory.log / "00000000000000000000.log").read_bytes())]
 
 
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def kinds(batch: Batch) -> list[type]:
+def kinds(batch: MetadataBatch) -> list[type]:
     return [type(record) for record in batch.records]
 
 
@@ -45,15 +45,20 @@ async def test_the_first_epoch_begins_with_leader_voters_bootstrap_and_registrat
     batches = written(directory)
     assert [kinds(batch) for batch in batches] == [
         [LeaderChangeMessage, KRaftVersionRecord, VotersRecord],
-        [wire.BeginTransactionRecord, *[wire.FeatureLevelRecord] * 5, wire.EndTransactionRecord],
+        [
+            wire.BeginTransactionRecord,
+            *[wire.FeatureLevelRecord] * 6,
+            wire.ConfigRecord,  # the cluster's min.insync.replicas
+            wire.EndTransactionRecord,
+        ],
         [wire.RegisterControllerRecord],
         [wire.RegisterBrokerRecord],
     ]
     assert {batch.epoch for batch in batches} == {1}
     assert controller.raft.epoch == 1
-    assert controller.broker.epoch == 11 == batches[3].base_offset
+    assert controller.broker.epoch == 13 == batches[3].base_offset
     assert controller.image == controller.working
-    assert (controller.image.offset, controller.image.epoch) == (11, 1)
+    assert (controller.image.offset, controller.image.epoch) == (13, 1)
     assert controller.image.features == {
         "metadata.version": 30,
         "kraft.version": 1,
@@ -61,9 +66,10 @@ async def test_the_first_epoch_begins_with_leader_voters_bootstrap_and_registrat
         "group.version": 1,
         "share.version": 1,
         "streams.version": 1,
+        "eligible.leader.replicas.version": 1,
     }
     broker = controller.image.brokers[1]
-    assert (broker.epoch, broker.fenced, broker.log_dirs) == (11, False, [directory.id])
+    assert (broker.epoch, broker.fenced, broker.log_dirs) == (13, False, [directory.id])
     assert broker.endpoints == {"PLAINTEXT": directory.broker}
     assert '"leaderEpoch":1,' in (directory.log / "quorum-state").read_text()
     await controller.stop()
@@ -87,9 +93,10 @@ async def test_each_start_is_a_new_epoch_that_leads_its_partitions_anew(director
 async def test_a_cluster_that_was_made_before_transactions_is_raised_at_its_next_start(
     empty: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older = {name: level for name, level in FINALIZED_FEATURES.items() if name != "transaction.version"}
     with monkeypatch.context() as before:
-        before.setattr(decide, "FINALIZED_FEATURES", older)
+        for known, levels in (("FINALIZED_FEATURES", FINALIZED_FEATURES), ("FORMATTED_FEATURES", FORMATTED_FEATURES)):
+            older = {name: level for name, level in levels.items() if name != "transaction.version"}
+            before.setattr(decide, known, older)
         empty.claim()
         async with empty.running() as controller:
             assert "transaction.version" not in controller.image.features
@@ -311,9 +318,9 @@ async def test_producer_ids_are_never_given_twice(directory: Directory) -> None:
 async def test_the_quorum_is_described_with_one_voter(directory: Directory) -> None:
     async with directory.running() as controller:
         quorum = controller.raft.quorum()
-        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 12)
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (1, 1, 14)
         [voter] = quorum.voters
-        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 12)
+        assert (voter.replica_id, voter.directory_id, voter.log_end_offset) == (1, directory.id, 14)
         assert voter.last_fetch_timestamp_ms == voter.last_caught_up_timestamp_ms == directory.now_ms
 
 

@@ -13,8 +13,8 @@ from barnabas.node.broker.partition import Partition
 from barnabas.node.handlers import k00_produce
 from barnabas.node.handlers.k00_produce import error_response, handle
 from barnabas.node.requests import ListenerKind, RequestContext, Session
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.batch import TRANSACTIONAL_FLAG
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -49,7 +49,7 @@ class Hosted:
     def __init__(self, tmp_path: Path, *, leader: int = 1, topic: str = "orders", **configs: Any) -> None:
         self.image = image_of(topic, leader)
         state: PartitionState = self.image.topics[topic].partitions[0]
-        log = PartitionLog.create(tmp_path / f"{topic}-0", topic, 0, LogConfig(**configs), now_ms=NOW_MS)
+        log = create_log(tmp_path / f"{topic}-0", topic, 0, LogConfig(**configs), now_ms=NOW_MS)
         self.partition = Partition(1, state, log, 0)
         self.partitions = SimpleNamespace(
             recompress=False,

@@ -16,8 +16,8 @@ from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.throttles import ReplicaThrottle
 from barnabas.node.handlers.k01_fetch import handle
 from barnabas.node.requests import ListenerKind, RequestContext, Session
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from barnabas.wire.records.metadata import PartitionRecord, TopicRecord
@@ -48,7 +48,7 @@ class Leader:
         )
         self.image.replay_all([TopicRecord(name="orders", topic_id=TOPIC_ID), record])
         config = LogConfig(leader_replication_throttled_replicas=throttled)
-        log = PartitionLog.create(tmp_path / "orders-0", "orders", 0, config, now_ms=NOW_MS)
+        log = create_log(tmp_path / "orders-0", "orders", 0, config, now_ms=NOW_MS)
         self.partition = Partition(1, self.image.topics["orders"].partitions[0], log, 0)
         for _ in range(3):
             self.partition.append(bytearray(crafted_batch()), 1, NOW_MS)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.node.net.connection import BASE_BYTES, REQUESTS_PER_TURN, WRITE_HIGH_BYTES, Connection
+from barnabas.node.net.connection import BASE_BYTES, REQUESTS_PER_TURN, WRITE_HIGH_BYTES, ClientConnection
 from barnabas.node.net.server import Server
 from barnabas.node.requests import RawResponse, RequestContext
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.produce import ProduceRequest
 
 
-def only_connection(server: Server) -> Connection:
+def only_connection(server: Server) -> ClientConnection:
     (connection,) = server._connections
     return connection
 

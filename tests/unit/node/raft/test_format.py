@@ -39,6 +39,7 @@ def test_an_empty_directory_is_formatted_with_our_level_and_one_voter(empty: Dir
         wire.FeatureLevelRecord(name="group.version", feature_level=1),
         wire.FeatureLevelRecord(name="share.version", feature_level=1),
         wire.FeatureLevelRecord(name="streams.version", feature_level=1),
+        wire.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
     ]
     first = read_snapshot(empty.log / "00000000000000000000-0000000000.checkpoint")
     assert first.control_records[1:3] == [

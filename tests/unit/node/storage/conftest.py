@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.wire.batch import Record, build_batch
 
 NOW_MS = 1_700_000_000_000
@@ -45,18 +46,18 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def create(directory: Path) -> OpenLog:
-    def create_log(**configs: object) -> PartitionLog:
-        return PartitionLog.create(directory, "orders", 0, LogConfig(**configs), now_ms=NOW_MS)  # type: ignore[arg-type]
+    def created(**configs: object) -> PartitionLog:
+        return create_log(directory, "orders", 0, LogConfig(**configs), now_ms=NOW_MS)  # type: ignore[arg-type]
 
-    return create_log
+    return created
 
 
 @pytest.fixture
 def reopen(directory: Path) -> OpenLog:
-    def open_log(
+    def reopened(
         clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, now_ms: int = NOW_MS, **configs: object
     ) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             directory,
             "orders",
             0,
@@ -67,4 +68,4 @@ def reopen(directory: Path) -> OpenLog:
             now_ms=now_ms,
         )
 
-    return open_log
+    return reopened

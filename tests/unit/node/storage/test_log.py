@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from barnabas.node.storage.cleaning.records import emptied
 from barnabas.node.storage.directory.files import FileRange
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.node.storage.segment.segments import NotFoundYet
 from barnabas.wire.batch import BatchHeader, Record, build_batch, decode_records, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.log_reading import iterate, max_timestamp, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 Create = Callable[..., PartitionLog]
@@ -87,6 +90,22 @@ def test_what_is_fetched_beyond_the_eager_bytes_stays_in_the_file(create: Create
     assert log.fetch(6, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0) == b""
 
 
+def test_what_is_still_being_sent_does_not_change_when_the_log_is_truncated(create: Create, batch: Build) -> None:
+    log = create()
+    for _ in range(3):
+        append(log, batch(2))
+    being_sent = log.fetch(0, 1 << 20, upper_bound_offset=6, min_one_batch=True, eager_bytes=0)
+    committed = log.fetch(0, 1 << 20, upper_bound_offset=4, min_one_batch=True, eager_bytes=0)
+    assert isinstance(being_sent, FileRange)
+    assert isinstance(committed, FileRange)
+    kept = log.read(0, 1 << 20, upper_bound_offset=4)
+    log.truncate_to(4)
+    append(log, batch(2, value=b"another"))
+    assert committed.read(0, len(committed)) == kept
+    with pytest.raises(OSError, match="truncated meanwhile"):
+        being_sent.read(0, len(being_sent))
+
+
 def test_nothing_at_or_past_the_upper_bound_is_read(create: Create, batch: Build) -> None:
     log = create()
     for _ in range(4):
@@ -115,13 +134,11 @@ def test_reads_and_lookups_agree_with_a_naive_scan(
     try:
         with tempfile.TemporaryDirectory() as root:
             config = LogConfig(segment_bytes=max(segment_bytes, 900), index_interval_bytes=interval)
-            log = PartitionLog.create(f"{root}/t-0", "t", 0, config, now_ms=0)
+            log = create_log(f"{root}/t-0", "t", 0, config, now_ms=0)
             naive = fill(log, shapes)
             check_against(log, naive, random_source)
             log.close(clean=True)
-            again = PartitionLog.open(
-                f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0
-            )
+            again = open_log(f"{root}/t-0", "t", 0, config, clean=True, recovery_point=0, log_start_offset=0, now_ms=0)
             check_against(again, naive, random_source)
             again.close(clean=False)
     finally:
@@ -156,10 +173,10 @@ def check_against(log: PartitionLog, naive: list[BatchHeader], random_source: ra
     records = [(h.base_timestamp + i, h.base_offset + i) for h in naive for i in range(h.records_count)]
     for timestamp in {random_source.choice(records)[0] + step for step in (0, 1)}:
         expected_record = next((r for r in records if r[0] >= timestamp), None)
-        found_record = log.offset_for_timestamp(timestamp)
+        found_record = offset_for_timestamp(log, timestamp)
         assert (found_record and tuple(found_record[:2])) == expected_record
     greatest = max(record[0] for record in records)
-    found_max = log.max_timestamp()
+    found_max = max_timestamp(log)
     assert found_max is not None
     assert found_max[:2] == next(r for r in records if r[0] == greatest)
 
@@ -322,14 +339,14 @@ def test_offsets_by_time_carry_epoch_and_the_record_s_own_timestamp(create: Crea
         log.append(
             build_batch([Record(j, at, b"k", b"v") for j, at in enumerate(stamps)]), leader_epoch=i, now_ms=NOW_MS
         )
-    assert log.offset_for_timestamp(0) == (10, 0, 0)
-    assert log.offset_for_timestamp(15) == (30, 1, 0)
-    assert log.offset_for_timestamp(31) == (40, 3, 1)
-    assert log.offset_for_timestamp(41) is None
-    assert log.max_timestamp() == (40, 3, 1)
+    assert offset_for_timestamp(log, 0) == (10, 0, 0)
+    assert offset_for_timestamp(log, 15) == (30, 1, 0)
+    assert offset_for_timestamp(log, 31) == (40, 3, 1)
+    assert offset_for_timestamp(log, 41) is None
+    assert max_timestamp(log) == (40, 3, 1)
     assert log.latest() == (-1, 6, 2)
     log.advance_log_start_offset(2)
-    assert log.offset_for_timestamp(5) == (20, 2, 0)
+    assert offset_for_timestamp(log, 5) == (20, 2, 0)
 
 
 def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
@@ -352,8 +369,8 @@ def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
 
 def test_an_empty_log_has_no_offsets_by_time(create: Create) -> None:
     log = create()
-    assert log.max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert max_timestamp(log) is None
+    assert offset_for_timestamp(log, 0) is None
     assert log.earliest() == (-1, 0, -1)
     assert log.latest() == (-1, 0, -1)
 
@@ -363,8 +380,8 @@ def test_log_append_time_is_the_log_s_clock(create: Create, batch: Build) -> Non
     result = log.append(bytes(batch(3, timestamp=5)), leader_epoch=0, now_ms=NOW_MS + 7)
     assert result.log_append_time_ms == NOW_MS + 7
     assert {record.timestamp for record in decode_records(log.read(0, 1))} == {NOW_MS + 7}
-    assert log.max_timestamp() == (NOW_MS + 7, 0, 0)
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 7, 0, 0)
+    assert max_timestamp(log) == (NOW_MS + 7, 0, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS + 7, 0, 0)
 
 
 def test_a_clean_close_and_open_change_nothing(create: Create, reopen: Create, batch: Build, directory: Path) -> None:
@@ -478,13 +495,13 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
     log = create(segment_bytes=3 * len(batch(10)))
     for _ in range(10):
         append(log, batch(10))
-    assert [read_header(each).base_offset for each in log.iterate(35)] == [30, 40, 50, 60, 70, 80, 90]
-    assert len(list(log.iterate())) == 10
+    assert [read_header(each).base_offset for each in iterate(log, 35)] == [30, 40, 50, 60, 70, 80, 90]
+    assert len(list(iterate(log))) == 10
 
 
 def synced_names(log: PartitionLog) -> set[str]:
     task = log.prepare_flush()
-    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds}
+    names = {Path(f"/proc/self/fd/{fd}").readlink().name for fd in task.fds} | set(task.names)
     task.discard()
     return names
 
@@ -495,7 +512,7 @@ def test_the_indexes_of_a_segment_that_was_flushed_while_active_are_flushed_afte
     log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
     assert log.flush() == 10
     log.roll(now_ms=NOW_MS)
-    log.recovery_point = 10
+    log.flushes.recovery_point = 10
     assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= synced_names(log)
 
 
@@ -513,3 +530,61 @@ def test_after_an_fsync_that_failed_no_other_one_is_believed(create, batch, monk
     with pytest.raises(KafkaError, match="offline"):
         log.flush()
     assert log.recovery_point == 0
+
+
+def test_a_flush_leaves_it_to_its_thread_to_open_files(
+    create: Create, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory from which thousands of files are removed is locked most of the time, and the loop would wait."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(3):
+        append(log, batch(10))
+    for segment in log.segments:
+        segment.close()
+    with monkeypatch.context() as watched:
+        opened: list[str] = []
+        open_file = os.open
+
+        def noting(path: str, flags: int, *rest: int, **options: int) -> int:
+            opened.append(path)
+            return open_file(path, flags, *rest, **options)
+
+        watched.setattr(os, "open", noting)
+        task = log.prepare_flush()
+    assert opened == [log.directory]
+    moved = Path(f"{log.directory}-moved")
+    Path(log.directory).rename(moved)
+    log.relocate(str(moved))
+    (moved / task.names[0]).unlink()  # its segment was deleted meanwhile
+    task.run()
+    log.flushed(task)
+    assert log.recovery_point == 30
+
+
+def test_the_files_of_segments_that_nobody_has_read_are_named_without_a_look_at_the_disk(
+    create: Create, batch: Build, reopen: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention of a log with thousands of segments names all their files on the event loop."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(4):
+        append(log, batch(10))
+    log.close(clean=True)
+    again = reopen(clean=True, recovery_point=40, segment_bytes=len(batch(10)))
+    segments = again.give_up_segments(20)
+    with monkeypatch.context() as watched:
+        for call in ("stat", "open"):
+            watched.setattr(os, call, lambda *args, call=call, **options: pytest.fail(f"{call} of {args}"))
+        names = [new for segment in segments for _, new in segment.mark_deleted(may_repeat=False)]
+    assert names == [f"{base:020d}{suffix}.deleted" for base in (0, 10) for suffix in (".log", ".index", ".timeindex")]
+    again.close(clean=False)
+
+
+def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(create: Create, batch: Build) -> None:
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(5):
+        append(log, batch(10))
+    log.flushes.start_on_disk = 30
+    first = f"{30:020d}.log"
+    assert min(synced_names(log)) == min(first, f"{30:020d}.index")
+    log.truncate_to(15)
+    assert min(synced_names(log)) <= f"{10:020d}.log"

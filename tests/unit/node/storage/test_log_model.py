@@ -11,10 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.wire.batch import BatchHeader, Record, build_batch, read_header
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=150, file_delete_delay_ms=0)
 RING_BATCHES = 3
@@ -28,7 +29,7 @@ class LogModel(RuleBasedStateMachine):
         self.patches.enter_context(patch.object(segment_module, "RING_BATCHES", RING_BATCHES))
         for sync in ("os.fsync", "barnabas.node.storage.directory.flush_task.fdatasync"):
             self.patches.enter_context(patch(sync))  # the disk's part is not what is looked at here
-        self.log = PartitionLog.create(f"{self.root}/t-0", "t", 0, CONFIG, now_ms=0)
+        self.log = create_log(f"{self.root}/t-0", "t", 0, CONFIG, now_ms=0)
         self.batches: list[BatchHeader] = []
         self.start = self.end = self.epoch = 0
         self.clock = 1_000
@@ -85,7 +86,7 @@ class LogModel(RuleBasedStateMachine):
         recovery_point = self.log.recovery_point
         self.log.close(clean=clean)
         producers = {each.producer_id: each for each in self.log.active_producers()}
-        self.log = PartitionLog.open(
+        self.log = open_log(
             self.log.directory,
             "t",
             0,
@@ -107,7 +108,7 @@ class LogModel(RuleBasedStateMachine):
         log = self.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         alive = [header for header in self.batches if header.last_offset >= self.start]
-        assert [read_header(batch) for batch in log.iterate()] == alive
+        assert [read_header(batch) for batch in iterate(log)] == alive
         assert log.size_bytes >= sum(header.size for header in alive)
         for header in alive[:: max(len(alive) // 5, 1)]:
             offset = max(header.last_offset, self.start)
@@ -116,7 +117,7 @@ class LogModel(RuleBasedStateMachine):
         timestamps = [(header.max_timestamp, header) for header in alive]
         if timestamps:
             target = timestamps[len(timestamps) // 2][0]
-            found = log.offset_for_timestamp(target)
+            found = offset_for_timestamp(log, target)
             expected = next(header for timestamp, header in timestamps if timestamp >= target)
             assert found is not None
             assert found.offset == max(expected.base_offset, self.start)

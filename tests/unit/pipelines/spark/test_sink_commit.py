@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.pipelines.spark.sink.commit import to_commit
 from barnabas.pipelines.spark.sink.messages import Digest, Message, Prepared, SinkError, Skipped, Trace, Turn
-from barnabas.pipelines.spark.sink.transactions import Transaction
+from barnabas.pipelines.spark.sink.transactions import SinkTransaction
 
 
 def turn(task: int) -> Turn:
@@ -14,7 +14,7 @@ def turn(task: int) -> Turn:
 
 
 def prepared(task: int, rows: int, digest: int) -> Prepared:
-    return Prepared(turn(task), Transaction(f"barnabas.q.s.{task}", 1, 0), Digest(rows, digest), 0.0, False)
+    return Prepared(turn(task), SinkTransaction(f"barnabas.q.s.{task}", 1, 0), Digest(rows, digest), 0.0, False)
 
 
 def skipped(task: int, committed: Digest, now: Digest) -> Skipped:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from barnabas.services.registry import decide
-from barnabas.services.registry.decide import Decision, Pending, Rules
+from barnabas.services.registry.decide import Pending, RegistryDecision, Rules
 from barnabas.services.registry.library import Library
 from barnabas.services.registry.records import Record, StoredSchema, decode_key, decode_value
 from barnabas.services.registry.requests import SchemaRequest
@@ -31,11 +31,11 @@ class Stage:
             assert decoded == record.key
             self.state.replay(decoded, decode_value(value), next(self._clock))
 
-    def carry_out(self, decision: Decision) -> Any:
+    def carry_out(self, decision: RegistryDecision) -> Any:
         self.write(*decision.records)
         return decision.answer
 
-    def decide_registration(self, subject: str, schema: Any, **more: Any) -> Decision:
+    def decide_registration(self, subject: str, schema: Any, **more: Any) -> RegistryDecision:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         request = SchemaRequest(text, **more)
         return decide.register(self.state, self.library, self.pending, Rules(), subject, request, False)

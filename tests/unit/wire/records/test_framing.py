@@ -3,7 +3,12 @@
 import pytest
 
 from barnabas.wire.codec import DecodeError
-from barnabas.wire.records.framing import decode_metadata_record, encode_metadata_record, metadata_record_types
+from barnabas.wire.records.framing import (
+    decode_metadata_record,
+    decode_plain_metadata_records,
+    encode_metadata_record,
+    metadata_record_types,
+)
 from barnabas.wire.records.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ONE_UUID
@@ -27,6 +32,24 @@ def test_every_record_survives_in_every_version(cls: type[Record]) -> None:
             encoded = encode_metadata_record(record, version)
             assert decode_metadata_record(encoded) == (record, version)
             assert decode_metadata_record(memoryview(encoded)) == (record, version)
+
+
+def test_many_records_are_read_as_one_by_one() -> None:
+    chance = RandomMessages("many")
+    found = [
+        (chance.message(cls, version), version)
+        for cls in metadata_record_types().values()
+        for version in versions_of(cls)
+        for _ in range(3)
+    ]
+    values = [encode_metadata_record(record, version) for record, version in found]
+    for _ in range(2):
+        assert decode_plain_metadata_records(values) == [record for record, _ in found]
+    longer = b"\x81\x00" + values[0][1:]  # its frame version in two bytes
+    assert decode_plain_metadata_records([longer]) == [found[0][0]]
+    for wrong in (values[0] + b"\0", values[0][:-1], b"\1", b"", b"\1\x63\0", b"\2" + values[0][1:]):
+        with pytest.raises(DecodeError):
+            decode_plain_metadata_records([values[0], wrong])
 
 
 def test_all_types_are_known() -> None:

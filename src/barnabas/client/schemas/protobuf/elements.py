@@ -17,10 +17,6 @@ class Word:
 
     text: str
 
-    @property
-    def is_number(self) -> bool:
-        return self.text[:1].isdigit() or self.text[:1] in "-+."
-
 
 Value = "str | Word | Option | list[Value] | dict[str, Value]"
 

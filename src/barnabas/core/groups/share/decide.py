@@ -220,6 +220,12 @@ class ShareGroups:
         if group is not None:
             group.initializing_since_ms |= dict.fromkeys(topics, self._clock())
 
+    def failed_to_initialize(self, group_id: str, topics: Iterable[Uuid]) -> None:
+        """The next heartbeat asks again."""
+        group = self._find(group_id)
+        for topic_id in topics if group is not None else ():
+            group.initializing_since_ms.pop(topic_id, None)  # type: ignore[union-attr]
+
     def initialized(self, group_id: str, partitions: Mapping[Uuid, frozenset[int]]) -> Decision[None]:
         group = self._find(group_id)
         if group is None or not partitions:

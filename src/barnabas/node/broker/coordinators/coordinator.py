@@ -148,18 +148,19 @@ class Coordinator(Generic[S]):
 
     async def submit(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
         """Runs the operation on the key's shard; returns or raises what it decided once that is committed."""
-        return await kept(self.led_for(key).submit(operation))
+        answer = self.led_for(key).answer(operation)
+        return await result_of(answer) if isinstance(answer, Promise) else answer
 
     async def submit_at_once(self, key: str, operation: Callable[[S], Decision[T]]) -> T:
         """As `submit`; nothing is waited for that this node can do by itself."""
         answer = self.led_for(key).submit_at_once(operation)
-        return await kept(answer) if isinstance(answer, Promise) else answer
+        return await result_of(answer) if isinstance(answer, Promise) else answer
 
     async def submit_to(self, index: int, operation: Callable[[S], Decision[T]]) -> T:
-        return await kept(self.led(index).submit(operation))
+        return await result_of(self.led(index).submit(operation))
 
 
-async def kept(promise: Promise[T]) -> T:
+async def result_of(promise: Promise[T]) -> T:
     """Waits for a promise of the core; does not wait if it is kept already."""
     if promise.is_done:
         return promise.result()

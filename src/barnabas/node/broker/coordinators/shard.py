@@ -18,7 +18,7 @@ from barnabas.core.coordinator.decision import Decision
 from barnabas.core.coordinator.loading import Decoder, Loader, marker_record
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord
-from barnabas.core.coordinator.runtime import Batch, Shard, ShardRuntime, append_error
+from barnabas.core.coordinator.runtime import Append, Shard, ShardRuntime, append_error
 from barnabas.node.broker.partition import Partition
 from barnabas.node.storage.directory.background import when_repaired
 from barnabas.node.storage.log import Appended
@@ -173,6 +173,10 @@ class LedShard(Generic[S]):
     def submit(self, operation: Callable[[S], Decision[T]]) -> Promise[T]:
         return self._runtime.decide(operation)
 
+    def answer(self, operation: Callable[[S], Decision[T]]) -> T | Promise[T]:
+        """As `submit`, without a promise where nothing has to be waited for: most heartbeats."""
+        return self._runtime.answer(operation)
+
     def submit_at_once(self, operation: Callable[[S], Decision[T]]) -> T | Promise[T]:
         """As `submit`, and written before this returns: a promise only if a replica or a disk is waited for."""
         decision = operation(self.shard)
@@ -193,7 +197,7 @@ class LedShard(Generic[S]):
         try:
             self.partition.append_records([record.encode() for record in records], self._clock())
         except KafkaError as error:
-            log.warning("%s could not be written to: %s", self.partition.log.name, error)
+            log.warning("could not append to %s: %s", self.partition.log.name, error)
             raise append_error(error) from error
         self._runtime.replay_committed(records)
 
@@ -222,7 +226,7 @@ class LedShard(Generic[S]):
                 self._runtime.appended(batch, appended.last_offset + 1)
                 flush_due = flush_due or appended.flush_due
         except KafkaError as error:
-            log.warning("%s could not be written to: %s", self.partition.log.name, error)
+            log.warning("could not append to %s: %s", self.partition.log.name, error)
             self._runtime.append_failed(append_error(error), batch.position)
         finally:
             self._is_writing = False
@@ -230,7 +234,7 @@ class LedShard(Generic[S]):
             self._sync()
         self._committed()
 
-    def _append(self, batch: Batch, now_ms: int) -> Appended:
+    def _append(self, batch: Append, now_ms: int) -> Appended:
         if batch.producer is None and batch.marker is None:
             return self.partition.append_records(batch.records, now_ms)
         return self.partition.append(transactional_batch(batch, now_ms), -1, now_ms, Origin.COORDINATOR)
@@ -285,13 +289,13 @@ class LedShard(Generic[S]):
                 if decision is not None:
                     self._runtime.accept(decision)
             except KafkaError as error:
-                log.warning("A timer of %s was refused: %s", self.partition.log.name, error)
+                log.warning("%s refused what a timer asked for: %s", self.partition.log.name, error)
             except Exception:
                 log.exception("A timer of %s failed", self.partition.log.name)
         self._set_timer()
 
 
-def transactional_batch(batch: Batch, now_ms: int) -> bytearray:
+def transactional_batch(batch: Append, now_ms: int) -> bytearray:
     """A marker, or records that become valid with one."""
     if batch.marker is not None:
         key, value = marker_record(batch.marker)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.core.groups.share.decide import ToInitialize
 from barnabas.core.share.records import ShareKey
+from barnabas.node.broker.shares.persister import ask_until_settled
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
 
@@ -16,22 +19,46 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.shares")
 NOT_DECIDED = -1
+AT_A_TIME = 50
 
 
 async def initialize(node: Shares, wanted: ToInitialize) -> None:
-    """What cannot be initialized now is tried again by a later heartbeat."""
+    """What cannot be initialized after all is tried again at the next heartbeat.
+
+    Nothing is asked again once another broker coordinates the group: a state that is initialized late begins anew."""
     group_id = wanted.group_id
-    node.groups.led_for(group_id).shard.members.share.began_to_initialize(group_id, wanted.partitions)
+    led = node.groups.led_for(group_id)
+    led.shard.members.share.began_to_initialize(group_id, wanted.partitions)
     ready: dict[Uuid, frozenset[int]] = {}
+    failed: set[Uuid] = set()
+
+    def is_ours() -> bool:
+        try:
+            return node.groups.led_for(group_id) is led
+        except KafkaError:
+            return False
+
+    async def begin(key: ShareKey) -> bool:
+        start_offset = wanted.start_offsets.get((key.topic_id, key.partition), NOT_DECIDED)
+        try:
+            await ask_until_settled(partial(node.persister.initialize, key, wanted.epoch, start_offset), is_ours)
+        except KafkaError as error:
+            log.warning("share group %s: %s-%d is not initialized yet: %s", *key, error)
+            return False
+        return True
+
     for topic_id, partitions in wanted.partitions.items():
-        for partition in sorted(partitions):
-            start_offset = wanted.start_offsets.get((topic_id, partition), NOT_DECIDED)
-            try:
-                await node.persister.initialize(ShareKey(group_id, topic_id, partition), wanted.epoch, start_offset)
-            except KafkaError as error:
-                log.warning("share group %s: %s-%d is not initialized yet: %s", group_id, topic_id, partition, error)
-                continue
-            ready[topic_id] = ready.get(topic_id, frozenset()) | {partition}
+        keys = [ShareKey(group_id, topic_id, partition) for partition in sorted(partitions)]
+        for first in range(0, len(keys), AT_A_TIME):
+            asked = keys[first : first + AT_A_TIME]
+            begun = await asyncio.gather(*map(begin, asked))
+            done = frozenset(key.partition for key, has_begun in zip(asked, begun, strict=True) if has_begun)
+            if done:
+                ready[topic_id] = ready.get(topic_id, frozenset()) | done
+            if not all(begun):
+                failed.add(topic_id)
+                break
+    led.shard.members.share.failed_to_initialize(group_id, failed)
     try:
         await node.groups.submit(group_id, lambda shard: shard.members.share.initialized(group_id, ready))
     except KafkaError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from barnabas.client.backoff import Backoff
 from barnabas.client.errors import ClientError
 from barnabas.client.peer import Peer
 from barnabas.core.share.batches import StateBatch
@@ -20,6 +22,36 @@ from barnabas.wire.schema import Request
 if TYPE_CHECKING:
     from barnabas.node.broker.replication.peers import Peers
     from barnabas.node.broker.shares.coordinator import ShareCoordinator
+
+
+RETRIED_FOR_S = 10.0
+BACKOFF_MS, BACKOFF_MAX_MS = 50, 1_000
+# The coordinator is about to be another one, or does not know the topic yet.
+PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+Result = TypeVar("Result")
+
+
+async def ask_until_settled(ask: Callable[[], Awaitable[Result]], is_wanted: Callable[[], bool]) -> Result:
+    """Asks again while the error is one that passes, the answer is still wanted, and for a limited time."""
+    loop, backoff = asyncio.get_running_loop(), Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
+    until = loop.time() + RETRIED_FOR_S
+    while True:
+        try:
+            return await ask()
+        except KafkaError as error:
+            if error.code not in PASSING or loop.time() > until or not is_wanted():
+                raise
+        await asyncio.sleep(backoff.fail())
+        if not is_wanted():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
 
 class Known(NamedTuple):

@@ -15,7 +15,7 @@ from barnabas.core.share.batches import StateBatch
 from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition
 from barnabas.core.share.records import ShareKey
 from barnabas.node.broker.partition import ANY_SIZE, Partition
-from barnabas.node.broker.shares.persister import Known, Persister
+from barnabas.node.broker.shares.persister import Known, Persister, ask_until_settled
 from barnabas.node.broker.shares.settings import DeliverySettings
 from barnabas.node.storage.directory.files import FileRange
 from barnabas.wire.batch import BatchHeader, iterate_batches
@@ -164,12 +164,24 @@ class ServedPartition:
     async def _persist(self, changed: Sequence[StateBatch]) -> None:
         if not changed:
             return
-        state = self.state
-        batches = [each for each in changed if each.last_offset >= state.start_offset]
-        try:
+        written = 0
+
+        async def write() -> None:
+            """The whole state if it is written again: writes that were made since may have arrived before it."""
+            nonlocal written
+            state = self.state
+            batches = state.to_persist() if written else changed
+            written += 1
             await self._persister.write(
-                self.key, self._known, state.start_offset, state.delivery_complete_count, batches
+                self.key,
+                self._known,
+                state.start_offset,
+                state.delivery_complete_count,
+                [each for each in batches if each.last_offset >= state.start_offset],
             )
+
+        try:
+            await ask_until_settled(write, lambda: self.is_current)
         except KafkaError as error:
             log.warning("the state of %s could not be written: %s", self.key.coordinator_key, error)
             self.lose()

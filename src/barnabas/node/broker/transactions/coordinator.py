@@ -46,7 +46,7 @@ from barnabas.core.transactions.state import (
     Transaction,
     Transactions,
 )
-from barnabas.node.broker.coordinators.coordinator import Coordinator, kept
+from barnabas.node.broker.coordinators.coordinator import Coordinator, result_of
 from barnabas.node.broker.coordinators.shard import LedShard
 from barnabas.node.broker.transactions.marker_mail import MarkerMail
 from barnabas.node.broker.transactions.markers import write_marker
@@ -255,7 +255,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
 
     def _completed(self, led: LedShard[Transactions], ended: Transaction, promise: Promise[None]) -> None:
         if promise.error is not None and not led.is_lost:
-            log.warning("'%s' could not be completed: %s", ended.transactional_id, promise.error)
+            log.warning("could not complete the transaction of '%s': %s", ended.transactional_id, promise.error)
             self._in_background(self._complete_later(led, ended))
 
     async def _complete_later(self, led: LedShard[Transactions], ended: Transaction) -> None:
@@ -288,7 +288,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
             new_ids = [await self.new_producer_id()]
             await self.submit(transactional_id, partial(self._abort_overdue, new_ids))
         except KafkaError as error:
-            log.warning("'%s' could not be aborted: %s", transactional_id, error)
+            log.warning("could not abort the transaction of '%s': %s", transactional_id, error)
 
     def _abort_overdue(self, new_ids: list[int], transactions: Transactions) -> Decision[None]:
         decision = abort_timed_out(transactions, self.transaction_version, self._node.clock(), new_ids)
@@ -310,7 +310,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("A transaction could not be ended", exc_info=error)
+            log.error("could not end a transaction", exc_info=error)
 
 
 def require_id(transactional_id: str) -> None:
@@ -328,7 +328,7 @@ async def _is_kept(promise: Promise[None] | None) -> bool:
     if promise is None:
         return False
     try:
-        await kept(promise)
+        await result_of(promise)
     except KafkaError as error:
         return error.code in OVER
     return True

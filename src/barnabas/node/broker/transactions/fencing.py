@@ -6,12 +6,12 @@ from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 
-def told(context: RequestContext, error: KafkaError, fenced_since: int) -> KafkaError:
+def error_for(context: RequestContext, error: KafkaError, fenced_since: int) -> KafkaError:
     """The error as a client of this version understands it."""
-    return KafkaError(told_code(context, error.code, fenced_since), error.message)
+    return KafkaError(code_for(context, error.code, fenced_since), error.message)
 
 
-def told_code(context: RequestContext, code: ErrorCode, fenced_since: int) -> ErrorCode:
+def code_for(context: RequestContext, code: ErrorCode, fenced_since: int) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and context.api_version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

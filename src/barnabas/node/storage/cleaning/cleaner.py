@@ -139,7 +139,7 @@ class Cleaner:
                 try:
                     cleaned = await self._clean_dirtiest(process)
                 except Exception:
-                    logger.exception("A round of the log cleaner has failed")
+                    logger.exception("a round of the log cleaner failed; the next one tries again")
                     cleaned = False
                 if not cleaned and not self._stopping:
                     if process.idle_s > IDLE_PROCESS_S:
@@ -201,7 +201,7 @@ class Cleaner:
             log.background.repair_index(log, damaged)
             return None
         except DamagedSegment as error:
-            logger.error("%s cannot be compacted and is left as it is: %s", log.name, error.message)
+            logger.error("%s cannot be compacted and stays as it is: %s", log.name, error.message)
             self._uncleanable.add(log)
             return None
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
@@ -235,7 +235,7 @@ class Cleaner:
             log.background.failed(error)
             return False
         except KafkaError as error:
-            logger.error("%s is not compacted now: %s", log.name, error.message)
+            logger.error("could not compact %s now: %s", log.name, error.message)
             return False
         finally:
             if cleaning.aborted or not isinstance(cleaning.result, Finished):
@@ -286,18 +286,22 @@ class Cleaner:
             await self._write_checkpoint(self._directory_of(log))
             return True
         if cleaning.aborted or log.offline:
-            logger.info("%s: its cleaning from offset %d was broken off", log.name, job.first_dirty_offset)
+            logger.info(
+                "%s: stopped compacting from offset %d",
+                log.name,
+                job.first_dirty_offset,
+            )
         elif isinstance(result, Failed) and result.errno:
             self._disk_failed(log, result)
         else:
             reason = result.reason if isinstance(result, Failed) else "its process has died"
-            logger.error("%s cannot be compacted and is left as it is: %s", log.name, reason)
+            logger.error("%s cannot be compacted and stays as it is: %s", log.name, reason)
             self._uncleanable.add(log)
         return False
 
     def _disk_failed(self, log: PartitionLog, failed: Failed) -> None:
         if failed.errno in DISK_FULL:
-            logger.warning("%s is compacted later, the disk is full: %s", log.name, failed.reason)
+            logger.warning("the disk is full, compacting %s later: %s", log.name, failed.reason)
             self._not_before_ms[log] = self._clock() + DISK_FULL_WAIT_MS
         else:
             log.background.failed(OSError(failed.errno, failed.reason))

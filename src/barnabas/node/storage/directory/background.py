@@ -11,8 +11,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.node.storage.log import PartitionLog
-    from barnabas.node.storage.log_cuts import ShrinkingLog
-    from barnabas.node.storage.log_state import LogState
     from barnabas.node.storage.segment.verification import DamagedIndex
 
 T = TypeVar("T")
@@ -25,10 +23,10 @@ class Background(Protocol):
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None: ...
 
-    def delete_below_start(self, log: ShrinkingLog) -> None:
+    def delete_below_start(self, log: PartitionLog) -> None:
         """Segments that are wholly below the log's start are to go."""
 
-    def repair_index(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+    def repair_index(self, log: PartitionLog, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         """An index is to be written anew; None if that is done."""
 
     def failed(self, error: OSError) -> None: ...
@@ -66,10 +64,10 @@ class Foreground:
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         unlink_all(paths)
 
-    def delete_below_start(self, log: ShrinkingLog) -> None:
+    def delete_below_start(self, log: PartitionLog) -> None:
         log.delete_segments(log.log_start_offset)
 
-    def repair_index(self, log: LogState, damaged: DamagedIndex) -> None:
+    def repair_index(self, log: PartitionLog, damaged: DamagedIndex) -> None:
         for path in log.repair_index_now(damaged):
             fsync_path(path)
 

@@ -63,7 +63,7 @@ class FileHandles:
 class PooledFile:
     """A file by its path. `fileno()` opens it if need be, so the number must not be kept across other files' use."""
 
-    __slots__ = ("_handles", "directory", "fd", "name", "used")
+    __slots__ = ("_handles", "cuts", "directory", "fd", "last_cut", "name", "used")
 
     def __init__(self, handles: FileHandles, directory: str, name: str) -> None:
         self._handles = handles
@@ -71,6 +71,9 @@ class PooledFile:
         self.name = name
         self.fd = -1
         self.used = False
+        # How often the file was cut off, and where the last time: what lies behind a cut may be something else now.
+        self.cuts = 0
+        self.last_cut = 0
 
     @property
     def path(self) -> str:
@@ -94,6 +97,11 @@ class PooledFile:
     def exists(self) -> bool:
         return self.fd >= 0 or os.path.exists(self.path)
 
+    def cut(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+        self.cuts += 1
+        self.last_cut = size
+
     def close(self) -> None:
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
@@ -112,22 +120,28 @@ class FileRange:
     """A part of a file, read when it is needed: the answer to a client that may take its time.
 
     No handle is kept for it. The file may have been closed meanwhile, then it is opened for the moment, also if it is
-    just given its name as a deleted one; once it is gone, reading fails.
+    just given its name as a deleted one. Once it is gone, or cut off before the end of the part, reading fails: another
+    file may have its name, and other batches its place.
     """
 
-    __slots__ = ("_file", "_size", "_start")
+    __slots__ = ("_cuts", "_file", "_identity", "_size", "_start")
 
     def __init__(self, file: PooledFile, start: int, end: int) -> None:
         self._file = file
         self._start = start
         self._size = end - start
+        self._cuts = file.cuts
+        self._identity = _identity(file.fileno())
 
     def __len__(self) -> int:
         return self._size
 
     def read(self, offset: int, size: int) -> bytes:
-        if self._file.fd >= 0:
-            return os.pread(self._file.fd, size, self._start + offset)
+        file = self._file
+        if file.cuts != self._cuts and (file.cuts > self._cuts + 1 or file.last_cut < self._start + self._size):
+            raise OSError(errno.ESTALE, "the log was truncated meanwhile", file.path)
+        if file.fd >= 0:
+            return os.pread(file.fd, size, self._start + offset)
         fd = self._open()
         try:
             return os.pread(fd, size, self._start + offset)
@@ -136,12 +150,20 @@ class FileRange:
 
     def _open(self) -> int:
         path = self._file.path
-        for each in (path, path.removesuffix(DELETED_SUFFIX)):
+        for each in (path, path.removesuffix(DELETED_SUFFIX), path):
             try:
-                return os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                pass
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                continue
+            if _identity(fd) == self._identity:
+                return fd
+            os.close(fd)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
 
 
 def fsync_path(path: str) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOGS_PER_ROUND = 64
-# A round holds three or four handles per segment, and the loop opens their files: a log that rolls faster than its disk
-# has many, and takes several rounds. To open so few takes a millisecond.
+# A round may hold three or four handles per segment: a log that rolls faster than its disk has many, and takes several
+# rounds.
 SEGMENTS_PER_ROUND = 16
 SEGMENTS_PER_LOG_MIN = 2
 

@@ -42,8 +42,6 @@ from barnabas.node.storage.directory.partition_metadata import PARTITION_METADAT
 from barnabas.node.storage.directory.start_deletion import StartDeletion
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.log_cuts import ShrinkingLog
-from barnabas.node.storage.log_state import LogState
 from barnabas.node.storage.recovery.index_repair import IndexRepair
 from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.uuids import Uuid
@@ -146,13 +144,13 @@ class LogDir:
     def sync(self, log: PartitionLog) -> asyncio.Future[int]:
         return self.flusher.sync(log)
 
-    def repair_index(self, log: LogState, damaged: DamagedIndex) -> asyncio.Future[None] | None:
+    def repair_index(self, log: PartitionLog, damaged: DamagedIndex) -> asyncio.Future[None] | None:
         return self._index_repair.begin(log, damaged)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
         self._after(delay_ms, lambda: unlink_all(paths))
 
-    def delete_below_start(self, log: ShrinkingLog) -> None:
+    def delete_below_start(self, log: PartitionLog) -> None:
         self.start_deletion.ask_for(log)
 
     def _after(self, delay_ms: int, work: Callable[[], None]) -> None:
@@ -199,7 +197,7 @@ class LogDir:
         os.unlink(path)
         fsync_path(self.path)
 
-    def miss_transaction_indexes(self) -> None:
+    def look_for_lost_transaction_indexes(self) -> None:
         """After a clean stop, once the logs are open: whether their transaction indexes are those that were left."""
         left, logs = self._left, self.all_logs()
         for log in logs:
@@ -207,7 +205,10 @@ class LogDir:
                 log.suspect_transaction_indexes(below=offset)
         found = clean_stop.sum_of_transaction_indexes(logs)
         if left.transaction_indexes is not None and left.transaction_indexes != found:
-            logger.warning("%s: transaction indexes were lost or added since it was left", self.path)
+            logger.warning(
+                "%s: transaction indexes were lost or added since the last stop; checking all",
+                self.path,
+            )
             for log in logs:
                 log.suspect_transaction_indexes()
 
@@ -234,7 +235,7 @@ class LogDir:
         try:
             offsets = read_offsets(self.path, name)
         except CorruptCheckpoint as error:
-            logger.warning("A checkpoint is damaged and not used: %s", error)
+            logger.warning("ignoring a damaged checkpoint: %s", error)
             return {}
         if offsets and name in CHECKPOINTS:
             self._written[name] = offsets

@@ -15,6 +15,7 @@ from barnabas.node.storage.directory.log_dir import FUTURE_SUFFIX, LogDir, NewPa
 from barnabas.node.storage.directory.meta_properties import MetaProperties
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.node.storage.recovery.loading import Loading, WrongDirectory
 from barnabas.node.turns import in_turns
@@ -187,7 +188,7 @@ class LogDirs:
         return [created[new.topic, new.partition] for new in partitions]
 
     def _create(self, directory: LogDir, new: NewPartition, now_ms: int) -> PartitionLog:
-        return PartitionLog.create(
+        return create_log(
             directory.directory_of(new.topic, new.partition),
             new.topic,
             new.partition,
@@ -220,7 +221,7 @@ class LogDirs:
             except asyncio.CancelledError:
                 directory.flusher.run(lambda: shutil.rmtree(path, ignore_errors=True))
                 raise
-            future = PartitionLog.create(
+            future = create_log(
                 path,
                 log.topic,
                 log.partition,
@@ -247,11 +248,6 @@ class LogDirs:
         if wanted is None and preferred is not None and preferred in counts:
             return preferred
         return wanted or min(counts, key=counts.__getitem__)
-
-    def delete_partitions(self, logs: Sequence[PartitionLog]) -> None:
-        """The directories are out of the way when this returns; their content goes after `file.delete.delay.ms`."""
-        for log in logs:
-            self.dir_of(log).remove(log)
 
     async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
         """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
@@ -283,7 +279,7 @@ class LogDirs:
         for each in self.online:
             for log in each.all_logs():
                 if log.is_flush_overdue(now_ms):
-                    log.last_flush_ms = now_ms
+                    log.flushes.last_flush_ms = now_ms
                     each.flush_later(log)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

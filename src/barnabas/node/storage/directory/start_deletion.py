@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.node.storage.directory.files import SNAPSHOT_SUFFIX, offset_name, rename_all, unlink_all
-from barnabas.node.storage.log_cuts import ShrinkingLog
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.producer_state import snapshot_offsets
 from barnabas.node.storage.segment.segment import Segment
 
@@ -29,11 +29,11 @@ SEGMENTS_AT_ONCE = 64
 class StartDeletion:
     def __init__(self, directory: LogDir) -> None:
         self._directory = directory
-        self._asked: dict[ShrinkingLog, None] = {}
+        self._asked: dict[PartitionLog, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
-    def ask_for(self, log: ShrinkingLog) -> None:
+    def ask_for(self, log: PartitionLog) -> None:
         self._asked[log] = None
         if self._task is None and not self._stopping:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -54,14 +54,16 @@ class StartDeletion:
                 starts = {log: log.log_start_offset for log in self._asked}
                 self._asked.clear()
                 await self._directory.write_log_starts()
-                for log, start in starts.items():
+                for log, written in starts.items():
+                    start = min(written, log.log_start_offset)  # a truncation may have moved it back meanwhile
+                    log.flushes.start_on_disk = start
                     await self._delete(log, start)
         except OSError as error:
             self._directory.failed(error)
         finally:
             self._task = None
 
-    async def _delete(self, log: ShrinkingLog, start: int) -> None:
+    async def _delete(self, log: PartitionLog, start: int) -> None:
         run = self._directory.flusher.run
         while not (log.offline or self._stopping) and (segments := log.give_up_segments(start, SEGMENTS_AT_ONCE)):
             # A look into a directory from which files are just removed would wait for its disk, and the loop with it.
@@ -75,7 +77,7 @@ class StartDeletion:
             await run(partial(remove_snapshots_before, log.directory, first))
 
 
-def set_aside(log: ShrinkingLog, segments: Sequence[Segment], names: Sequence[tuple[str, str]]) -> None:
+def set_aside(log: PartitionLog, segments: Sequence[Segment], names: Sequence[tuple[str, str]]) -> None:
     rename_all(log.directory, names)
     unlink_all(f"{log.directory}/{offset_name(each.base_offset, SNAPSHOT_SUFFIX)}" for each in segments)
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 from barnabas.node.storage.directory.files import fsync_path
-from barnabas.node.storage.log_state import LogState
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.recovery import index_rebuild
 from barnabas.node.storage.recovery.index_rebuild import ANSWER, Kind, Order, Rebuilt
 from barnabas.node.storage.segment.segment import Segment
@@ -33,7 +33,7 @@ class IndexRepair:
         self._under_way: dict[tuple[Segment, Kind], asyncio.Task[None]] = {}
         self._one = asyncio.Semaphore(1)
 
-    def begin(self, log: LogState, damaged: DamagedIndex) -> asyncio.Task[None] | None:
+    def begin(self, log: PartitionLog, damaged: DamagedIndex) -> asyncio.Task[None] | None:
         """Done when the index is right; None if it is so already. Raises `OSError`."""
         key = damaged.segment, damaged.kind
         task = self._under_way.get(key)
@@ -42,7 +42,7 @@ class IndexRepair:
             if order.size <= HERE_BYTES:
                 self._sync(log.repair_index_now(damaged))
                 return None
-            task = asyncio.get_running_loop().create_task(self._mend(log, damaged, order))
+            task = asyncio.get_running_loop().create_task(self._repair(log, damaged, order))
             self._under_way[key] = task
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return task
@@ -55,15 +55,15 @@ class IndexRepair:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _mend(self, log: LogState, damaged: DamagedIndex, order: Order) -> None:
-        segment, cuts = damaged.segment, damaged.segment.cuts
+    async def _repair(self, log: PartitionLog, damaged: DamagedIndex, order: Order) -> None:
+        segment, cuts = damaged.segment, damaged.segment.file.cuts
         async with self._one:
             found = await rebuild_in_child(order)
-        if log.offline or segment.cuts != cuts or segment not in log.segments:
+        if log.offline or segment.file.cuts != cuts or segment not in log.segments:
             return
         try:
             if found is None:
-                logger.warning("%s: the process that was to read it has died", segment.file.path)
+                logger.warning("%s: the process that rebuilds its index died; rebuilding it here", segment.file.path)
                 self._sync(log.repair_index_now(damaged))
             else:
                 self._sync(log.take_rebuilt(damaged, found))

@@ -20,6 +20,7 @@ from barnabas.node.storage.directory.checkpoints import LOG_START_OFFSET_CHECKPO
 from barnabas.node.storage.directory.log_dir import LogDir, OnDisk
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import open_log
 from barnabas.node.storage.recovery import recovery
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
@@ -138,7 +139,7 @@ class Loading:
                 if time.monotonic() > self._turn_ends:
                     await asyncio.sleep(0)
                     self._turn_ends = time.monotonic() + TURN_S
-            directory.miss_transaction_indexes()
+            directory.look_for_lost_transaction_indexes()
             if stale:  # what is appended next must not seem to be on the disk already
                 await directory.write_checkpoints()
         except OSError as error:
@@ -149,7 +150,7 @@ class Loading:
     def _open(
         self, directory: LogDir, replica: OnDisk, job: recovery.Job, recovered: recovery.Recovered | None
     ) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             job.directory,
             *replica.key,
             self._config_for(replica.topic),

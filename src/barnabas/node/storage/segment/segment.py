@@ -119,7 +119,6 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.preallocated = False
-        self.cuts = 0  # how often it was truncated
         new = size is None
         self.unverified = None if new else UnverifiedPart(self.size)
         self._indexes_are_new = self._transactions_are_checked = new
@@ -447,11 +446,10 @@ class Segment:
         """Keep the batches whose last offset is below `offset`; returns the bytes removed."""
         position = self.position_of(offset)
         removed = self.size - position
-        self.cuts += 1
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)
-        os.ftruncate(self.file.fileno(), position)
+        self.file.cut(position)
         self.size = position
         if self.unverified is not None:
             self.unverified.cut(position)
@@ -484,7 +482,13 @@ class Segment:
         self._ring_positions = array("q")
 
     def files(self) -> list[PooledFile]:
-        found = [self.file, self.offset_index.file, self.time_index.file]
+        """None of them is looked at: an index that nobody has used yet stays unread."""
+        offsets, times = self._offset_index, self._time_index
+        found = [
+            self.file,
+            self._beside(INDEX_SUFFIX) if offsets is None else offsets.file,
+            self._beside(TIME_INDEX_SUFFIX) if times is None else times.file,
+        ]
         return [*found, self.transactions.file] if self.transactions.exists else found
 
     def drop_suffix(self) -> None:

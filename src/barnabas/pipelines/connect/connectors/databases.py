@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from sqlalchemy import Column, Engine, create_engine, exc, types
+from sqlalchemy import Column, Engine, create_engine, event, exc, types
 from sqlalchemy.pool import NullPool
 
 from barnabas.pipelines.connect.config import Setting
@@ -65,7 +65,12 @@ def engine_url(jdbc: str, user: str | None, password: str | None) -> str:
 
 def connect(values: Mapping[str, Any]) -> Engine:
     url = engine_url(values["connection.url"], values["connection.user"], values["connection.password"])
-    return create_engine(url, poolclass=NullPool)
+    engine = create_engine(url, poolclass=NullPool)
+    if engine.dialect.driver == "pymysql":
+        from barnabas.pipelines.connect.connectors.mysql_client import MySqlConnection
+
+        event.listen(engine, "do_connect", lambda _dialect, _record, args, rest: MySqlConnection(*args, **rest))
+    return engine
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateColumn
 
 from barnabas.pipelines.connect.config import Definition, Setting, one_of
-from barnabas.pipelines.connect.connector import SinkConnector, TopicPartition
+from barnabas.pipelines.connect.connector import SinkConnector, TopicPartition, token_of
 from barnabas.pipelines.connect.connectors.copying import COPY_ROWS, copy_rows
 from barnabas.pipelines.connect.connectors.databases import CONNECTION, connect, sql_column, to_database, told
 from barnabas.pipelines.connect.data.record import Record
@@ -52,6 +52,7 @@ class Plan(NamedTuple):
 
 class JdbcSink(SinkConnector):
     doc = "Records as rows of a database's tables."
+    fenced = True
     definition = Definition(
         [
             *CONNECTION,
@@ -71,6 +72,7 @@ class JdbcSink(SinkConnector):
 
     def configure(self) -> None:
         self._mode = self.values["insert.mode"].lower()
+        self.fenced = self._mode == "insert"
         self._pk = self.values["pk.mode"].lower()
         if self._mode in ("upsert", "update") and self._pk == "none":
             raise ConfigError(f"must not be none with insert.mode={self._mode}", "pk.mode", "none")
@@ -254,7 +256,7 @@ class JdbcSink(SinkConnector):
     def positions(self, group: Mapping[TopicPartition, tuple[int, str]]) -> Mapping[TopicPartition, int]:
         if self._mode != "insert":
             return {}
-        self._tokens = {tp: token or f"offset {at}" for tp, (at, token) in group.items()}
+        self._tokens = {tp: token_of(*each)[0] for tp, each in group.items()}
         with told():
             table = self._positions()
             rows = self._connection.execute(table.select().where(table.c.connector == self.name)).all()

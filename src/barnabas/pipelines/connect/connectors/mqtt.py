@@ -42,7 +42,7 @@ CONNECTION = (
 )
 
 
-class Link:
+class MqttLink:
     """A connection to the first broker that answers."""
 
     def __init__(self, values: Mapping[str, Any], client_id: str, *, keeps_session: bool) -> None:
@@ -127,7 +127,7 @@ class MqttSource(SourceConnector):
 
     def open(self) -> None:
         name = self.values["mqtt.client.id"] or f"connect-{self.name}-{self.task}"
-        self._link = Link(self.values, name, keeps_session=True)
+        self._link = MqttLink(self.values, name, keeps_session=True)
         self._link.client.subscribe([(topic, self.values["mqtt.qos"]) for topic in self.values["mqtt.topics"]])
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class MqttSink(SinkConnector):
         return [dict(settings)] * tasks_max
 
     def open(self) -> None:
-        self._link = Link(self.values, "", keeps_session=False)
+        self._link = MqttLink(self.values, "", keeps_session=False)
 
     def close(self) -> None:
         if hasattr(self, "_link"):

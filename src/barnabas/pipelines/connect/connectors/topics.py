@@ -16,7 +16,7 @@ from barnabas.client.errors import Refused
 from barnabas.client.settings import ClientSettings
 from barnabas.client.transactions import TransactionalProducer, init_transactions
 from barnabas.pipelines.connect.config import Definition, Setting, not_empty, with_prefix
-from barnabas.pipelines.connect.connector import Settings, SinkConnector, TopicPartition, offset_key
+from barnabas.pipelines.connect.connector import Settings, SinkConnector, TopicPartition, offset_key, token_of
 from barnabas.pipelines.connect.data.java_text import java_text
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.errors import ConfigError, DataError
@@ -27,6 +27,7 @@ REPLICAS = -1  # the cluster's default
 
 class TopicSink(SinkConnector):
     doc = "Records to topics of this or another cluster."
+    fenced = True
     definition = Definition(
         [
             Setting("target.bootstrap.servers", "STRING", doc="The cluster to write to; other target.* settings are "
@@ -105,7 +106,7 @@ class TopicSink(SinkConnector):
         from barnabas.pipelines.connect.plane.orders import Job
         from barnabas.pipelines.connect.plane.planner import read_offsets
 
-        self._tokens = {tp: token or f"offset {at}" for tp, (at, token) in group.items()}
+        self._tokens = {tp: token_of(*each)[0] for tp, each in group.items()}
         job = Job(name=self.name, kind="sink", place="", settings={}, tasks=[], client=self._properties,
                   offsets_topic=self._positions_topic)  # fmt: skip
         found: dict[str, dict[str, Any]] = read_offsets(job)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -50,7 +51,17 @@ class TurnReader(DataSourceStreamReader):
         from barnabas.pipelines.connect.plane.orders import Turn
         from barnabas.pipelines.connect.plane.turns import run_turn
 
+        refuse_repetition()
         yield (run_turn(Turn.parse(partition.value)).encode(),)
+
+
+def refuse_repetition() -> None:
+    """A turn whose outcome was lost may have committed: it is planned anew from the offsets, under another epoch."""
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        raise RuntimeError(
+            "Spark repeats a turn whose task was lost: the query ends, and starts again from the offsets"
+        )
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ TICK_S = 0.05
 TRIGGER = "50 milliseconds"
 QUERIES_MAX = 4
 RESTART_S = 1.0
+ONCE = {"spark.task.maxFailures": "1", "spark.speculation": "false"}  # a turn is planned anew, never repeated
 
 
 class TurnQuery:
@@ -97,7 +98,7 @@ class Driver:
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="orders", daemon=True).start()
-        conf = {"spark.driver.memory": os.environ.get("BARNABAS_CONNECT_MEMORY", "512m")}
+        conf = {"spark.driver.memory": os.environ.get("BARNABAS_CONNECT_MEMORY", "512m"), **ONCE}
         master = os.environ.get("BARNABAS_CONNECT_MASTER")
         spark = session("barnabas connect", master=master, conf=conf)
         active_here(spark)
@@ -133,6 +134,10 @@ class Driver:
                 if name in query.names:
                     query.names.remove(name)
             self.planner.remove(name, order["id"])
+        elif order["do"] == "hold":
+            self.planner.hold(order["id"])
+        elif order["do"] == "release":
+            self.planner.release()
         elif order["do"] == "restart":
             self.planner.restart_task(name, order["task"])
 

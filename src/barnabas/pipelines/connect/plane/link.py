@@ -50,11 +50,21 @@ class Plane:
 
     async def stop(self, name: str) -> None:
         """Returns when no turn of the connector is under way any more."""
-        if self._jobs.pop(name, None) is None or self._process is None:
-            return
+        if self._jobs.pop(name, None) is not None and self._process is not None:
+            await self._answer_to(do="stop", name=name)
+
+    async def hold(self) -> None:
+        """Returns when no turn of any connector is under way; none begins before `release`."""
+        if self._process is not None:
+            await self._answer_to(do="hold")
+
+    def release(self) -> None:
+        self._order(do="release")
+
+    async def _answer_to(self, **order: Any) -> None:
         self._stop_id += 1
         stopped = self._stopping[self._stop_id] = asyncio.get_running_loop().create_future()
-        self._order(do="stop", name=name, id=self._stop_id)
+        self._order(**order, id=self._stop_id)
         await stopped
 
     async def close(self) -> None:

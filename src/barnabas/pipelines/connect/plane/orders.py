@@ -27,6 +27,7 @@ class Job:
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)  # of standalone workers
     group: str = ""  # of the workers; part of transactional ids
     state: str = "RUNNING"
+    former_tasks: int = 0  # how many it had before, perhaps in another worker
 
     @classmethod
     def parse(cls, given: dict[str, Any]) -> Self:

@@ -49,7 +49,7 @@ class Task:
     producer: tuple[int, int] | None = None
     ready: bool = False  # fenced its predecessors, and knows its offsets
     told: str = ""
-    held: list[TopicPartition] = field(default_factory=list)  # a sink holds back their last records
+    partitions: list[TopicPartition] = field(default_factory=list)  # of a sink's turn that is under way
     more: bool = False  # the last turn did not come to the end
     wait_records: int = 0
     wait_until: float = 0.0
@@ -66,11 +66,13 @@ class Running:
     tasks: list[Task]
     paused: bool = False
     removed: bool = False
+    fenced: bool = False
     stop_id: int | None = None
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
     partitions: list[TopicPartition] = field(default_factory=list)
     looked_at: float = 0.0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    held: set[TopicPartition] = field(default_factory=set)  # a sink holds back their last records
     topics: set[str] = field(default_factory=set)
 
     @property
@@ -85,6 +87,7 @@ class Planner:
         self.running: dict[str, Running] = {}
         self.look_wait_s = look_wait_s
         self._tell = tell
+        self._hold_id: int | None = None  # no turn begins while it is set
         self._clusters: dict[str, Cluster] = {}
         self._ends: dict[tuple[str, str], tuple[float, dict[TopicPartition, int]]] = {}
         self._lookers = ThreadPoolExecutor(LOOKERS_MAX, "look")
@@ -110,6 +113,18 @@ class Planner:
         found.removed, found.stop_id = True, stop_id
         self._drop_if_done(found)
 
+    def hold(self, hold_id: int) -> None:
+        """No turn begins until `release`; `stopped` is told when none is under way."""
+        self._hold_id = hold_id
+        self._tell_if_held()
+
+    def release(self) -> None:
+        self._hold_id = None
+
+    def _tell_if_held(self) -> None:
+        if self._hold_id is not None and not any(found.busy for found in self.running.values()):
+            self._tell("stopped", id=self._hold_id)
+
     def restart_task(self, name: str, number: int) -> None:
         if (found := self.running.get(name)) is not None and number < len(found.tasks):
             close_probe(found.tasks[number])
@@ -117,6 +132,8 @@ class Planner:
             self._say(found, task, "PAUSED" if found.paused else "RUNNING")
 
     def due(self, names: list[str]) -> list[Turn]:
+        if self._hold_id is not None:
+            return []
         now = time.monotonic()
         turns = []
         for found in [self.running[name] for name in names if name in self.running]:
@@ -131,7 +148,7 @@ class Planner:
                     self.fail(found, task, trace_of(error), heals(error))
                     continue
                 if turn is not None:
-                    task.running, task.began_at = True, now
+                    task.running, task.began_at, task.partitions = True, now, turn.partitions
                     rate = found.job.task_rate
                     turns.append(replace(turn, limit_records=max(int(rate * TURN_S), 1)) if rate else turn)
         return turns
@@ -153,7 +170,8 @@ class Planner:
             if rate := found.job.task_rate:
                 task.due_at = max(task.due_at, task.began_at + outcome.records / rate)
             found.positions |= {(topic, partition): at for topic, partition, at in outcome.positions}
-            task.held, task.wait_records = outcome.held, outcome.wait_records
+            found.held = (found.held - set(task.partitions)) | set(outcome.held)
+            task.wait_records = outcome.wait_records
             task.wait_until = time.monotonic() + outcome.wait_ms / 1000 if outcome.wait_ms else float("inf")
             self._say(found, task, "PAUSED" if found.paused else "RUNNING")
             if outcome.offsets:
@@ -166,6 +184,7 @@ class Planner:
             if outcome.records:
                 self._tell("progress", name=outcome.name, task=outcome.task, records=outcome.records)
         self._drop_if_done(found)
+        self._tell_if_held()
 
     def lost(self, names: list[str]) -> None:
         """A query ended with turns under way: nobody knows what became of them."""
@@ -173,6 +192,7 @@ class Planner:
             for task in found.tasks:
                 task.running, task.ready = False, False
             self._drop_if_done(found)
+        self._tell_if_held()
 
     def fail(self, found: Running, task: Task, trace: str, retry: bool) -> None:
         task.ready = False
@@ -218,8 +238,7 @@ class Planner:
     def _source_turn(self, found: Running, task: Task, now: float) -> Turn | None:
         job = found.job
         if not task.ready:
-            prepared = next_epoch(self._cluster(job), job.transactional_id(task.number), None)
-            task.producer = prepared.producer_id, prepared.producer_epoch
+            self._fence(found, task)
             found.offsets |= read_offsets(job) if job.offsets_topic is not None else job.offsets
             close_probe(task)
             task.ready = True
@@ -230,6 +249,19 @@ class Planner:
             task.due_at = now + LOOK_S
             return None
         return Turn(job=job, task=task.number, offsets=found.offsets, producer=task.producer)
+
+    def _fence(self, found: Running, task: Task) -> None:
+        """No former turn of the task can commit any more; at first none of any task that the connector had, for what
+        was one task's may be another's now."""
+        cluster, job = self._cluster(found.job), found.job
+        if found.fenced:
+            task.producer = fence(cluster, job, task.number)
+            return
+        for number in range(max(len(found.tasks), job.former_tasks)):
+            producer = fence(cluster, job, number)
+            if number < len(found.tasks):
+                found.tasks[number].producer = producer
+        found.fenced = True
 
     def _has_news(self, found: Running, task: Task) -> bool:
         """False too while the source has not answered: a database that is away keeps no other connector waiting."""
@@ -247,9 +279,16 @@ class Planner:
         if now - found.looked_at > TOPICS_S:
             found.looked_at = now
             found.partitions = sink_partitions(cluster, found.job)
-        mine = [tp for index, tp in enumerate(found.partitions) if index % len(found.tasks) == task.number]
+        taken = {tp for other in found.tasks if other.running for tp in other.partitions}
+        mine = [
+            tp
+            for index, tp in enumerate(found.partitions)
+            if index % len(found.tasks) == task.number and tp not in taken  # new topics move partitions to other tasks
+        ]
         if not task.ready:
-            task.held = []
+            found.held -= set(mine)
+            if load(found.job.place).fenced:
+                self._fence(found, task)
             known = committed_offsets(cluster, found.job.consumer_group, mine) if mine else {}
             found.positions |= dict.fromkeys(mine, -1) | {tp: each.offset for tp, each in known.items()}
             task.ready = True
@@ -258,14 +297,14 @@ class Planner:
             return None
         ends = self._ends_of(found.job, mine, now)
         behind = [tp for tp in mine if found.positions.get(tp, -1) != ends[tp] and ends[tp] > 0]
-        if task.held:
+        if held := found.held.intersection(mine):
             new = sum(abs(ends[tp] - found.positions.get(tp, 0)) for tp in behind)
             if new < task.wait_records and now < task.wait_until:
                 return None
-            behind = sorted({*behind, *(tp for tp in task.held if tp in ends)})
+            behind = sorted({*behind, *held})
         if not behind:
             return None
-        return Turn(job=found.job, task=task.number, partitions=behind)
+        return Turn(job=found.job, task=task.number, partitions=behind, producer=task.producer)
 
     def _ends_of(self, job: Job, mine: list[TopicPartition], now: float) -> dict[TopicPartition, int]:
         """Where the partitions end. One request of a round asks for those of all sinks: many idle ones cost little."""
@@ -291,6 +330,12 @@ class Planner:
 
 def isolation_of(job: Job) -> str:
     return job.consumer.get("isolation.level", "read_committed")
+
+
+def fence(cluster: Cluster, job: Job, task: int) -> tuple[int, int]:
+    """Id and epoch of the task's next turns: no former turn of it can commit any more."""
+    prepared = next_epoch(cluster, job.transactional_id(task), None)
+    return prepared.producer_id, prepared.producer_epoch
 
 
 def close_probe(task: Task) -> None:

@@ -30,9 +30,18 @@ from barnabas.client.producer import Producer
 from barnabas.client.producer_settings import ProducerSettings
 from barnabas.client.records import iterate_records, visible_batches
 from barnabas.client.settings import ClientSettings
-from barnabas.client.transactions import PreparedTransaction, TransactionalProducer
+from barnabas.client.transaction_requests import PreparedTransaction, add_group, add_offsets, end_transaction
+from barnabas.client.transactions import TransactionalProducer
 from barnabas.pipelines.connect.config import with_prefix
-from barnabas.pipelines.connect.connector import BadRecords, Connector, SinkConnector, SourceConnector, offset_key
+from barnabas.pipelines.connect.connector import (
+    BadRecords,
+    Connector,
+    SinkConnector,
+    SourceConnector,
+    TopicPartition,
+    offset_key,
+    token_of,
+)
 from barnabas.pipelines.connect.data.columns import SinkColumns, SourceColumn
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.errors import RetriableError
@@ -113,6 +122,7 @@ def heals(error: BaseException) -> bool:
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,  # the transactional id has expired: the next epoch is of a new one
         )
     return isinstance(cause, HEALING) or (isinstance(cause, OSError) and cause.errno in FULL)
 
@@ -165,7 +175,7 @@ def send_all(
             break
         polled = poll(source, conversion, posting)
         if not polled:
-            outcome.again_ms = source.pause_ms
+            outcome.again_ms, outcome.more = source.pause_ms, source.unfinished
             break
     outcome.topics = sorted(topics)
 
@@ -284,7 +294,8 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
     job = turn.job
     properties = {"isolation.level": "read_committed"} | job.client | job.consumer
     with Cluster(client_settings(job, job.consumer)) as cluster:
-        found = committed_offsets(cluster, job.consumer_group, turn.partitions)
+        found = committed_offsets(cluster, job.consumer_group, turn.partitions, require_stable=True)
+        outcome.producer = turn.producer
         sink.partitions = turn.partitions
         sink.open()
         known = sink.positions({tp: (each.offset, each.metadata) for tp, each in found.items()})
@@ -292,10 +303,8 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
         reader = conversion.column_reader(job.settings) if sink.takes_columns else None
         fetch_bytes = {} if reader is None else {"partition_max_bytes": COLUMN_FETCH_BYTES}
         fetch = FetchSettings.from_properties(properties, **fetch_bytes)
-        ends = {
-            tp: each.offset
-            for tp, each in cluster.list_offsets(dict.fromkeys(start, END), isolation=fetch.isolation).items()
-        }
+        listed = cluster.list_offsets(dict.fromkeys(start, END), isolation=fetch.isolation)
+        ends = {tp: min(each.offset, sink.bounds.get(tp, each.offset)) for tp, each in listed.items()}
         with Fetcher(cluster, replace(fetch, max_wait_ms=FETCH_WAIT_MS)) as fetcher:
             fetcher.assign(start)
             for fetched in fetches(fetcher, ends, turn, sink, outcome):
@@ -306,6 +315,8 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
                 else:
                     put_records(sink, conversion, fetched, outcome)
             read = dict(fetcher.positions)
+        if sink.fenced:
+            announce(cluster, turn, found, start, sink.announce(read))
         positions = read | dict(sink.flush(read) or {})
         if conversion.tolerance.letters:
             with Producer(client_settings(job, job.producer)) as producer:
@@ -315,11 +326,45 @@ def sink_turn(turn: Turn, sink: SinkConnector, conversion: Conversion, outcome: 
         if changed:
             token = uuid.uuid4().hex
             commits = {tp: CommittedOffset(at, token) for tp, at in changed.items()}
-            commit_offsets(cluster, job.consumer_group, commits)
+            commit_positions(cluster, turn, commits, fenced=sink.fenced)
         outcome.positions = [(topic, partition, at) for (topic, partition), at in read.items()]
         outcome.held = [tp for tp, at in positions.items() if at != read[tp]]
         outcome.wait_records, outcome.wait_ms = sink.wait_records, sink.wait_ms
         outcome.topics = sorted({topic for topic, _ in changed})
+
+
+def announce(
+    cluster: Cluster,
+    turn: Turn,
+    found: Mapping[TopicPartition, CommittedOffset],
+    start: Mapping[TopicPartition, int],
+    words: Mapping[TopicPartition, str],
+) -> None:
+    """The group keeps where the turn began, and beside its token what is about to happen."""
+    tokens = {tp: token_of(each.offset, each.metadata)[0] for tp, each in found.items()}
+    fenced_commit(
+        cluster, turn, {tp: CommittedOffset(start[tp], f"{tokens.get(tp, '')}/{text}") for tp, text in words.items()}
+    )
+
+
+def commit_positions(
+    cluster: Cluster, turn: Turn, commits: Mapping[TopicPartition, CommittedOffset], *, fenced: bool
+) -> None:
+    if fenced:
+        fenced_commit(cluster, turn, commits)
+    else:
+        commit_offsets(cluster, turn.job.consumer_group, commits)
+
+
+def fenced_commit(cluster: Cluster, turn: Turn, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
+    """In a transaction: it is refused if another owner of the task has raised the epoch since."""
+    if not commits:
+        return
+    assert turn.producer is not None
+    prepared = PreparedTransaction(turn.job.transactional_id(turn.task), *turn.producer)
+    add_group(cluster, prepared, turn.job.consumer_group)
+    add_offsets(cluster, prepared, turn.job.consumer_group, commits)
+    end_transaction(cluster, prepared, commit=True)
 
 
 def start_positions(

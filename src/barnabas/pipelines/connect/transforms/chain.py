@@ -16,7 +16,7 @@ NOT_OWN = ("type", "predicate", "negate")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     name: str
     type: str
     transformation: Transformation
@@ -36,7 +36,7 @@ def aliases(settings: Mapping[str, str], name: str) -> list[str]:
     return list(found)
 
 
-def make_chain(settings: Mapping[str, str]) -> list[Link]:
+def make_chain(settings: Mapping[str, str]) -> list[ChainLink]:
     predicates = {name: _predicate(settings, name) for name in aliases(settings, "predicates")}
     return [_link(settings, name, predicates) for name in aliases(settings, "transforms")]
 
@@ -48,7 +48,7 @@ def _predicate(settings: Mapping[str, str], name: str) -> Predicate:
     return make_predicate(own["type"], {key: value for key, value in own.items() if key != "type"})
 
 
-def _link(settings: Mapping[str, str], name: str, predicates: Mapping[str, Predicate]) -> Link:
+def _link(settings: Mapping[str, str], name: str, predicates: Mapping[str, Predicate]) -> ChainLink:
     own = with_prefix(settings, f"transforms.{name}.")
     if "type" not in own:
         raise ConfigError(f'Missing required configuration "transforms.{name}.type" which has no default value.')
@@ -57,4 +57,4 @@ def _link(settings: Mapping[str, str], name: str, predicates: Mapping[str, Predi
         raise ConfigError(f"Predicate '{chosen}' is not among predicates", f"transforms.{name}.predicate", chosen)
     negate = parse_value(f"transforms.{name}.negate", "BOOLEAN", own.get("negate", "false"))
     made = make_transformation(own["type"], {key: value for key, value in own.items() if key not in NOT_OWN})
-    return Link(name, own["type"], made, predicates[chosen] if chosen is not None else None, negate)
+    return ChainLink(name, own["type"], made, predicates[chosen] if chosen is not None else None, negate)

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping
+from concurrent import futures
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ log = logging.getLogger(__name__)
 SEEN_S = 10.0
 LOG_LINES = 500
 AGAIN_MAX_S = 60.0
+STOP_S = 1.0  # for turns that did not end when the group changed
 HEALING = (RetriableError, BrokerUnreachable, TimedOut)
+PASSING = {"state": "", "former_tasks": 0}  # of a job: what another value of does not make another job
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified "
     "connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
@@ -116,7 +119,13 @@ class Herder:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._assigned, found)
 
-        self._membership = Membership(self.settings, assigned)
+        hold_s = self.settings.session_timeout_ms / 1000 / 3  # no heartbeat is sent meanwhile
+
+        def rebalance() -> None:
+            with contextlib.suppress(RuntimeError, TimeoutError, futures.CancelledError):
+                asyncio.run_coroutine_threadsafe(self._plane.hold(), loop).result(hold_s)
+
+        self._membership = Membership(self.settings, assigned, rebalance)
         self._membership.start()
 
     def _assigned(self, found: Assignment | None) -> None:
@@ -124,7 +133,18 @@ class Herder:
         self.assignment = found
         if found is not None:
             log.info("group %s: %s leads %s", self.settings.group_id, found.leader, ", ".join(found.workers))
-        for name in {*self.state.connectors, *self._jobs}:
+        lost = {name for name in self._jobs if found is None or not found.owns(name)}
+        stops = [self._reconcile_soon(name) for name in lost]
+        task = asyncio.get_running_loop().create_task(self._go_on(stops, {*self.state.connectors, *self._jobs} - lost))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _go_on(self, stops: list[asyncio.Task[None]], kept: set[str]) -> None:
+        """The plane has heard of what is another's now before turns begin again."""
+        if stops:
+            await asyncio.wait(stops, timeout=STOP_S)
+        self._plane.release()
+        for name in kept:
             self._reconcile_soon(name)
 
     @property
@@ -360,10 +380,11 @@ class Herder:
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _reconcile_soon(self, name: str) -> None:
+    def _reconcile_soon(self, name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._reconcile(name))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+        return task
 
     def _reconcile_again(self, name: str) -> None:
         if self._live and name in self._failures:
@@ -405,14 +426,15 @@ class Herder:
         plugin = self.plugin_of(settings)
         resolved = self.settings.with_defaults(self._resolved(settings))
         configs = await asyncio.to_thread(plugin.load().task_settings, dict(settings), tasks_max(settings))
+        former_tasks = self.state.counts.get(name, 0)
         if configs != self.state.task_configs(name):
             for number, config in enumerate(configs):
                 await self._append_config(f"task-{name}-{number}", {"properties": config})
             await self._append_config(f"commit-{name}", {"tasks": len(configs)})
             await self._until(lambda: self.state.task_configs(name) == configs)
-        job = self._job(name, plugin, resolved, [self._resolved(each) for each in configs], target)
+        job = self._job(name, plugin, resolved, [self._resolved(each) for each in configs], target, former_tasks)
         running = self._jobs.get(name)
-        if running is not None and running.encode() | {"state": ""} == job.encode() | {"state": ""}:
+        if running is not None and running.encode() | PASSING == job.encode() | PASSING:
             if running.state != target:
                 self._plane.pause(name, target == PAUSED)
         else:
@@ -426,7 +448,13 @@ class Herder:
             await self._plane.stop(name)
 
     def _job(
-        self, name: str, plugin: Plugin, settings: dict[str, str], tasks: list[dict[str, str]], target: str
+        self,
+        name: str,
+        plugin: Plugin,
+        settings: dict[str, str],
+        tasks: list[dict[str, str]],
+        target: str,
+        former_tasks: int,
     ) -> Job:
         return Job(
             name=name,
@@ -441,6 +469,7 @@ class Herder:
             offsets={} if self.settings.distributed else dict(self.offsets.get(name, {})),
             group=self.settings.group_id,
             state=target,
+            former_tasks=former_tasks,
         )
 
     async def _tell_connector(self, name: str, state: str, trace: str = "") -> None:
@@ -453,6 +482,8 @@ class Herder:
         if name not in self.state.connectors:
             return
         if event["event"] == "task":
+            if event["state"] == FAILED and self._is_anothers(name, task):
+                return  # the owner's turns have fenced this one
             found = {"state": event["state"], "trace": event["trace"] or None, "worker_id": self.settings.worker_id}
             found |= {"generation": self._generation, "version": VERSION}
             self._status.append(f"status-task-{name}-{task}", encode(found))
@@ -475,6 +506,11 @@ class Herder:
                 self._note(name, task, line)
             if event["skipped"]:
                 self._note(name, task, f"{event['skipped']} records skipped")
+
+    def _is_anothers(self, name: str, task: int) -> bool:
+        known = self.state.task_statuses.get((name, task), {})
+        owner, generation = known.get("worker_id"), known.get("generation") or 0
+        return name not in self._jobs or (owner != self.settings.worker_id and generation > self._generation)
 
     def _note(self, name: str, task: int, text: str) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")

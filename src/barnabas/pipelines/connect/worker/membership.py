@@ -51,16 +51,28 @@ class Assignment:
 
 
 class Membership(threading.Thread):
-    """`on_assigned` is called in this thread; with None while the worker belongs to no group."""
+    """`on_assigned` is called in this thread; with None while the worker belongs to no group. `on_rebalance` is called
+    before the worker joins again, and returns when no turn is under way: then nobody else's turn can run beside one."""
 
-    def __init__(self, settings: WorkerSettings, on_assigned: Callable[[Assignment | None], None]) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        on_assigned: Callable[[Assignment | None], None],
+        on_rebalance: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(name="connect-membership", daemon=True)
-        self._settings, self._on_assigned = settings, on_assigned
+        self._settings, self._on_assigned, self._on_rebalance = settings, on_assigned, on_rebalance
         self._cluster = Cluster(settings.kafka)
         self._member_id = ""
         self._closing = threading.Event()
 
     def run(self) -> None:
+        try:
+            self._live()
+        finally:
+            self._cluster.close()
+
+    def _live(self) -> None:
         while not self._closing.is_set():
             try:
                 self._stay(self._join())
@@ -68,7 +80,9 @@ class Membership(threading.Thread):
                 if self._closing.is_set():
                     break
                 if isinstance(error, Refused) and error.code in AGAIN:
-                    if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                    if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                        self._on_rebalance()
+                    else:
                         self._member_id = ""
                         self._on_assigned(None)
                     continue

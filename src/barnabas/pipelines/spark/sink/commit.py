@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.client.errors import ClientError, Refused
-from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.link import SinkLink
 from barnabas.pipelines.spark.sink.messages import (
     Digest,
     Message,
@@ -44,7 +44,7 @@ from barnabas.pipelines.spark.sink.messages import (
     Unrepeatable,
 )
 from barnabas.pipelines.spark.sink.options import SinkOptions
-from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, Transaction, TransactionalProducer
+from barnabas.pipelines.spark.sink.transactions import FENCED, CommittedOffset, SinkTransaction, TransactionalProducer
 
 CLOSING_ATTEMPTS = 10  # a task has few attempts of its own
 CLOSED = "given up"
@@ -80,7 +80,7 @@ def to_commit(messages: Sequence[Message], committed: Callable[[int], Digest | N
     )
 
 
-def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOptions) -> None:
+def commit_prepared(messages: Sequence[Message], link: SinkLink, options: SinkOptions) -> None:
     transactions = link.transactions
     turn = messages[0].turn
 
@@ -101,7 +101,7 @@ def commit_prepared(messages: Sequence[Message], link: Link, options: SinkOption
         abort_prepared(messages, link)
 
 
-def commit_own(message: Message, link: Link, options: SinkOptions) -> None:
+def commit_own(message: Message, link: SinkLink, options: SinkOptions) -> None:
     """By the task itself, whose part of the batch is the same in every replay."""
     if isinstance(message, Prepared):
         _commit(message, link.transactions, options)
@@ -123,7 +123,7 @@ def _commit(ready: Prepared, transactions: TransactionalProducer, options: SinkO
             transactions.delete_group(ready.turn.transactional_id)
 
 
-def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOptions, *, own_prefix: str) -> None:
+def abort_turn(messages: Sequence[Message | None], link: SinkLink, options: SinkOptions, *, own_prefix: str) -> None:
     """Tasks that have no message failed or were killed on the way, perhaps with a transaction open. `own_prefix` is
     that of a write of no query."""
     abort_prepared(messages, link)
@@ -140,7 +140,7 @@ def abort_turn(messages: Sequence[Message | None], link: Link, options: SinkOpti
                 return  # the cluster cannot be reached
 
 
-def close_id(transactional_id: str, link: Link, options: SinkOptions) -> None:
+def close_id(transactional_id: str, link: SinkLink, options: SinkOptions) -> None:
     """Ends what is open under an id, and lets no later task write under it. A task that begins at this very moment
     shuts this out, and is shut out in turn."""
     for _ in range(CLOSING_ATTEMPTS):
@@ -154,12 +154,12 @@ def close_id(transactional_id: str, link: Link, options: SinkOptions) -> None:
                 raise
 
 
-def leave_mark(transaction: Transaction, offset: int, metadata: str, link: Link, options: SinkOptions) -> None:
+def leave_mark(transaction: SinkTransaction, offset: int, metadata: str, link: SinkLink, options: SinkOptions) -> None:
     """In the anchor topic, committed when the transaction is."""
     link.transactions.leave_mark(transaction, options.anchor_topic, CommittedOffset(offset, metadata))
 
 
-def abort_prepared(messages: Iterable[Message | None], link: Link) -> None:
+def abort_prepared(messages: Iterable[Message | None], link: SinkLink) -> None:
     for one in messages:
         if isinstance(one, Prepared):
             abort_quietly(link.transactions, one.transaction)
@@ -190,7 +190,7 @@ def why_not(turn: Turn, began_s: float, refused: Refused, options: SinkOptions) 
     )
 
 
-def abort_quietly(transactions: TransactionalProducer, transaction: Transaction) -> None:
+def abort_quietly(transactions: TransactionalProducer, transaction: SinkTransaction) -> None:
     try:
         transactions.end(transaction, commit=False)
     except ClientError as error:  # it ends by itself when it times out, or has been ended

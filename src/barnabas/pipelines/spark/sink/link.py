@@ -35,7 +35,7 @@ class TopicFacts:
     known_until: float
 
 
-class Link:
+class SinkLink:
     def __init__(self, properties: Mapping[str, str]) -> None:
         settings = ClientSettings.from_properties(properties, client_id=properties.get("client.id", "barnabas-spark"))
         self.cluster = Cluster(settings)
@@ -92,11 +92,12 @@ def max_message_bytes(cluster: Cluster, topic: str) -> int:
     return int(values[0]) if values else MAX_MESSAGE_BYTES
 
 
-_links: PerProcess[Link] = PerProcess()
+_links: PerProcess[SinkLink] = PerProcess()
 
 
-def link_to(properties: Mapping[str, str]) -> Link:
-    return _links.get(frozenset(properties.items()), lambda: Link(properties))
+def shared_link(properties: Mapping[str, str]) -> SinkLink:
+    """The one link that this process has with these properties, made when it is first asked for."""
+    return _links.get(frozenset(properties.items()), lambda: SinkLink(properties))
 
 
 def drop_link(properties: Mapping[str, str]) -> None:

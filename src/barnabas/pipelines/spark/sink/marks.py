@@ -18,7 +18,7 @@ from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster import UNKNOWN, Cluster
 from barnabas.client.errors import Refused, TimedOut, known_code
 from barnabas.client.offsets import CommittedOffset
-from barnabas.client.records import Batch, iterate_batches, marker_type
+from barnabas.client.records import RecordBatch, iterate_batches, marker_type
 from barnabas.wire.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, Record, build_batch, compiled_records
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.schema import Buffer
@@ -127,7 +127,7 @@ class Marks:
             raise Refused(code, f"Topic {self._at[0]} cannot be read")
         return found.records or b""
 
-    def _take(self, records: Buffer, batch: Batch) -> None:
+    def _take(self, records: Buffer, batch: RecordBatch) -> None:
         producer = batch.header.producer_id
         if batch.header.attributes & CONTROL_FLAG:
             marks = self._open.pop(producer, {})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas.pipelines.spark.sink.transactions import Transaction
+from barnabas.pipelines.spark.sink.transactions import SinkTransaction
 
 HASH_MASK = (1 << 64) - 1
 ONWARD = " | "
@@ -74,7 +74,7 @@ class Trace:
 @dataclass(frozen=True)
 class Prepared(WriterCommitMessage):
     turn: Turn
-    transaction: Transaction
+    transaction: SinkTransaction
     digest: Digest
     began_s: float
     first_of_run: bool

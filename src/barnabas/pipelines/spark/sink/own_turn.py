@@ -21,7 +21,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.columns import rows_of
 from barnabas.pipelines.spark.sink.commit import abort_quietly, commit_own, why_not
-from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.link import SinkLink
 from barnabas.pipelines.spark.sink.marks import PARTITION, mark_batch
 from barnabas.pipelines.spark.sink.messages import Digest, Prepared, Skipped, Trace, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
@@ -35,14 +35,14 @@ class OwnTurn:
     """`known_as` names the task's part of the batch, the same in every replay. `committed` is what a former attempt
     left of this very batch: then nothing is to be written."""
 
-    def __init__(self, turn: Turn, rules: RowRules, link: Link, options: SinkOptions, known_as: Digest) -> None:
+    def __init__(self, turn: Turn, rules: RowRules, link: SinkLink, options: SinkOptions, known_as: Digest) -> None:
         self._turn, self._rules, self._link, self._options, self._known_as = turn, rules, link, options, known_as
         self._began_s = time.time()
         self._transaction, trace, is_done, self._of_group = begin_turn(turn, link, options)
         self.committed = trace if is_done else None
         if self.committed is not None:
             commit_own(Skipped(turn, self.committed.digest, known_as), link, options)
-        self._known = client.Transaction(PreparedTransaction(*self._transaction))
+        self._known = client.ProducerTransaction(PreparedTransaction(*self._transaction))
         self._sender = BatchSender(link.cluster, options.producer, self._known, link.batch_connections)
         self._marks = link.transactions.marks_partition(options.anchor_topic)
 

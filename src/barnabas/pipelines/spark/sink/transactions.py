@@ -25,7 +25,7 @@ from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.marks import PARTITION, Marks, mark_batch
 from barnabas.wire.errors import ErrorCode
 
-__all__ = ["FENCED", "CommittedOffset", "Transaction", "TransactionalProducer"]
+__all__ = ["FENCED", "CommittedOffset", "SinkTransaction", "TransactionalProducer"]
 
 FENCED = frozenset(
     {
@@ -39,7 +39,7 @@ FENCED = frozenset(
 )
 
 
-class Transaction(NamedTuple):
+class SinkTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
@@ -52,20 +52,20 @@ class TransactionalProducer:
         self.cluster = cluster
         self.batch_connections: dict[int, Connection] = {}  # by node
         self._marks: dict[str, Marks] = {}
-        self._filling: Transaction | None = None
+        self._filling: SinkTransaction | None = None
         self._added: set[TopicPartition] = set()
 
-    def begin(self, transactional_id: str, timeout_ms: int) -> Transaction:
+    def begin(self, transactional_id: str, timeout_ms: int) -> SinkTransaction:
         """Waits until a transaction that the id's former holder left is ended. `timeout_ms` bounds this one's life."""
         try:
-            return Transaction(*requests.init_transactions(self.cluster, transactional_id, timeout_ms=timeout_ms))
+            return SinkTransaction(*requests.init_transactions(self.cluster, transactional_id, timeout_ms=timeout_ms))
         except Refused as error:
             if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 why = f"transaction.timeout.ms is {timeout_ms}, and the cluster's transaction.max.timeout.ms is less"
                 raise Refused(error.code, why) from error
             raise
 
-    def add_partitions(self, transaction: Transaction, partitions: Iterable[TopicPartition]) -> None:
+    def add_partitions(self, transaction: SinkTransaction, partitions: Iterable[TopicPartition]) -> None:
         """Those of this transaction that were added here already are not asked for again."""
         if transaction != self._filling:
             self._filling, self._added = transaction, set()
@@ -78,11 +78,11 @@ class TransactionalProducer:
         self._marks_of(topic).make_sure()
         return [(topic, PARTITION)]
 
-    def leave_mark(self, transaction: Transaction, topic: str, mark: CommittedOffset) -> None:
+    def leave_mark(self, transaction: SinkTransaction, topic: str, mark: CommittedOffset) -> None:
         """Committed when the transaction is."""
         marks = self.marks_partition(topic)
         self.add_partitions(transaction, marks)
-        known = transactions.Transaction(PreparedTransaction(*transaction))
+        known = transactions.ProducerTransaction(PreparedTransaction(*transaction))
         known.partitions.update(marks)
         sender = BatchSender(self.cluster, transaction=known, connections=self.batch_connections)
         try:
@@ -120,7 +120,7 @@ class TransactionalProducer:
             self._marks[topic] = Marks(self.cluster, topic)
         return self._marks[topic]
 
-    def end(self, transaction: Transaction, *, commit: bool) -> None:
+    def end(self, transaction: SinkTransaction, *, commit: bool) -> None:
         """May be repeated, with the same outcome, by any process that knows the transaction."""
         if transaction == self._filling:
             self._filling = None  # the next one of the same epoch has none of its partitions

@@ -15,7 +15,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.client.transaction_requests import PreparedTransaction
 from barnabas.pipelines.spark.sink.columns import rows_of
 from barnabas.pipelines.spark.sink.commit import abort_quietly, leave_mark, why_not
-from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.link import SinkLink
 from barnabas.pipelines.spark.sink.messages import (
     Digest,
     Message,
@@ -28,7 +28,7 @@ from barnabas.pipelines.spark.sink.messages import (
 )
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
-from barnabas.pipelines.spark.sink.transactions import Transaction
+from barnabas.pipelines.spark.sink.transactions import SinkTransaction
 from barnabas.pipelines.spark.sink.writer import TaskWriter, digest_of
 
 
@@ -36,7 +36,7 @@ def write_turn(
     turn: Turn,
     batches: Iterable[pa.RecordBatch],
     rules: RowRules,
-    link: Link,
+    link: SinkLink,
     options: SinkOptions,
     known_as: Digest | None = None,
 ) -> Message:
@@ -60,13 +60,13 @@ def write_turn(
 
 
 class Begun(NamedTuple):
-    transaction: Transaction
+    transaction: SinkTransaction
     trace: Trace | None  # of the batch that was committed last under the id
     is_done: bool  # that batch is the one at hand
     of_group: bool  # told by the group of an older version
 
 
-def begin_turn(turn: Turn, link: Link, options: SinkOptions) -> Begun:
+def begin_turn(turn: Turn, link: SinkLink, options: SinkOptions) -> Begun:
     transactions = link.transactions
     transaction = transactions.begin(turn.transactional_id, options.transaction_timeout_ms)
     last = transactions.last_mark(turn.transactional_id, options.anchor_topic)
@@ -87,17 +87,17 @@ def begin_turn(turn: Turn, link: Link, options: SinkOptions) -> Begun:
 
 
 def _fill(
-    transaction: Transaction,
+    transaction: SinkTransaction,
     turn: Turn,
     batches: Iterable[pa.RecordBatch],
     rules: RowRules,
-    link: Link,
+    link: SinkLink,
     options: SinkOptions,
     known_as: Digest | None,
 ) -> Digest:
     transactions = link.transactions
     marks = [] if turn.batch is None else transactions.marks_partition(options.anchor_topic)
-    known = client.Transaction(PreparedTransaction(*transaction))
+    known = client.ProducerTransaction(PreparedTransaction(*transaction))
     sender = BatchSender(link.cluster, options.producer, known, link.batch_connections)
 
     def announce(partitions: list[TopicPartition]) -> None:

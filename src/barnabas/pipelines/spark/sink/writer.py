@@ -14,7 +14,7 @@ from barnabas.client.metadata import TopicPartition
 from barnabas.pipelines.spark.sink.batches import Columns, Records, encode_records, field_bytes, record_batch
 from barnabas.pipelines.spark.sink.columns import ANY_PARTITION, BadRow, Rows
 from barnabas.pipelines.spark.sink.digest import digest, topic_number
-from barnabas.pipelines.spark.sink.link import Link
+from barnabas.pipelines.spark.sink.link import SinkLink
 from barnabas.pipelines.spark.sink.messages import Digest
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
 from barnabas.pipelines.spark.sink.options import SinkOptions
@@ -29,7 +29,7 @@ class TaskWriter:
 
     def __init__(
         self,
-        link: Link,
+        link: SinkLink,
         options: SinkOptions,
         sender: BatchSender,
         *,

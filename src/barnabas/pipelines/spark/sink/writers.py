@@ -18,7 +18,7 @@ from pyspark.taskcontext import TaskContext
 
 from barnabas.pipelines.spark.option_values import OptionError
 from barnabas.pipelines.spark.sink.commit import abort_turn, commit_prepared
-from barnabas.pipelines.spark.sink.link import drop_link, link_to
+from barnabas.pipelines.spark.sink.link import drop_link, shared_link
 from barnabas.pipelines.spark.sink.messages import Digest, Message, Turn
 from barnabas.pipelines.spark.sink.options import SinkOptions
 from barnabas.pipelines.spark.sink.rows import RowRules
@@ -120,7 +120,7 @@ def write_plainly(batches: Iterator[pa.RecordBatch], rules: RowRules, options: S
     from barnabas.pipelines.spark.sink.columns import rows_of
     from barnabas.pipelines.spark.sink.writer import TaskWriter
 
-    link = link_to(options.properties)
+    link = shared_link(options.properties)
     try:
         writer = TaskWriter(link, options, link.plain_sender(options.producer), first=task_context().taskAttemptId())
         count = 0
@@ -144,7 +144,7 @@ def write_in_transaction(
     from barnabas.pipelines.spark.sink.turn import write_turn
 
     try:
-        return write_turn(turn, batches, rules, link_to(options.properties), options, known_as)
+        return write_turn(turn, batches, rules, shared_link(options.properties), options, known_as)
     except BaseException:
         drop_link(options.properties)
         raise
@@ -156,7 +156,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
         return
     assert len(prepared) == len(messages), "Spark commits a batch of which tasks failed"
     try:
-        commit_prepared(prepared, link_to(options.properties), options)
+        commit_prepared(prepared, shared_link(options.properties), options)
     except BaseException:
         drop_link(options.properties)
         raise
@@ -165,4 +165,4 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
 def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, own_prefix: str = "") -> None:
     if options.exactly_once:
         known: list[Message | None] = [one if isinstance(one, Message) else None for one in messages]
-        abort_turn(known, link_to(options.properties), options, own_prefix=own_prefix)
+        abort_turn(known, shared_link(options.properties), options, own_prefix=own_prefix)

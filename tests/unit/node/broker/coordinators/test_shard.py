@@ -17,11 +17,12 @@ from barnabas.core.groups.membership import Caller
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.shard import GroupShard
 from barnabas.core.metadata.state import PartitionState
-from barnabas.node.broker.coordinators.coordinator import kept, monotonic_ms
+from barnabas.node.broker.coordinators.coordinator import monotonic_ms, result_of
 from barnabas.node.broker.coordinators.shard import LedShard
 from barnabas.node.broker.partition import Partition
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -34,7 +35,7 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 
 def partition(directory: Path, *, replicas: tuple[int, ...] = (1,)) -> Partition:
     path = directory / "__consumer_offsets-0"
-    log = PartitionLog.create(path, "__consumer_offsets", 0, LogConfig(), now_ms=0)
+    log = create_log(path, "__consumer_offsets", 0, LogConfig(), now_ms=0)
     return Partition(1, state(replicas), log, 0)
 
 
@@ -122,7 +123,7 @@ def test_decisions_of_one_turn_are_one_batch_on_disk(tmp_path: Path) -> None:
         shell.load()
         answers = [shell.submit(commit(number, f"g{number}")) for number in range(20)]
         assert on.log.log_end_offset == 0
-        assert [await kept(each) for each in answers] == [[ErrorCode.NONE]] * 20
+        assert [await result_of(each) for each in answers] == [[ErrorCode.NONE]] * 20
         assert len(list(iterate_batches(on.log.read(0, 1 << 20)))) == 1
         assert on.high_watermark == 20
 
@@ -153,8 +154,8 @@ def test_what_was_written_is_loaded_piece_by_piece(tmp_path: Path, count: int) -
         for number in range(count):
             answer = writer.submit(commit(number, f"g{number % 1000}"))
             if number % 50 == 0:
-                await kept(answer)
-        await kept(answer)
+                await result_of(answer)
+        await result_of(answer)
         writer.lose()
         reader = led(on)
         reader.load()
@@ -201,12 +202,12 @@ def test_what_cannot_be_read_is_skipped_and_told(
         on = partition(tmp_path)
         writer = led(on)
         writer.load()
-        await kept(writer.submit(commit(5, "before")))
+        await result_of(writer.submit(commit(5, "before")))
         producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
         records = [Record(number, 1_000, key, value) for number, (key, value) in enumerate(UNREADABLE)]
         on.append(build_batch(records, **(producer if transactional else {})), -1, 1_000, Origin.COORDINATOR)  # type: ignore[arg-type]
         on.append(build_batch([Record(0, 1_000, b"\0", b"v")]), -1, 1_000, Origin.COORDINATOR)
-        await kept(writer.submit(commit(6, "behind")))
+        await result_of(writer.submit(commit(6, "behind")))
         writer.lose()
         reader = led(on)
         reader.load()
@@ -244,10 +245,10 @@ def test_a_failed_append_is_told_and_undone(tmp_path: Path) -> None:
         on = partition(tmp_path)
         shell = led(on)
         shell.load()
-        await kept(shell.submit(commit(5)))
+        await result_of(shell.submit(commit(5)))
         on.log.offline = True
         with pytest.raises(KafkaError) as refused:
-            await kept(shell.submit(commit(6)))
+            await result_of(shell.submit(commit(6)))
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
         found = shell.shard.offsets.latest("g", "t", 0)
         assert found is not None
@@ -287,7 +288,7 @@ def test_timers_of_the_shard_fire_by_themselves(tmp_path: Path) -> None:
             protocols=[JoinGroupRequestProtocol(name="range")],
         )
         caller = Caller("client", "/host", must_know_its_id=False)
-        answer = await kept(shell.submit(lambda shard: shard.members.join(request, caller)))
+        answer = await result_of(shell.submit(lambda shard: shard.members.join(request, caller)))
         assert (answer.generation_id, answer.leader) == (1, "client-id")
         shell.lose()
 
@@ -328,15 +329,15 @@ def test_a_fenced_producer_is_no_matter_of_who_commits_behind_it(tmp_path: Path)
             offsets = [Commit("t", 0, 7)]
             return lambda shard: shard.commits.commit_in_transaction(Committer("g"), offsets, Producer(1, epoch))
 
-        await kept(shell.submit(in_transaction(5)))
+        await result_of(shell.submit(in_transaction(5)))
         fenced, behind = shell.submit(in_transaction(4)), shell.submit(commit(3))
         with pytest.raises(KafkaError) as refused:
-            await kept(fenced)
+            await result_of(fenced)
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
         with pytest.raises(KafkaError) as tried_again:
-            await kept(behind)
+            await result_of(behind)
         assert tried_again.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await kept(shell.submit(commit(3)))
+        await result_of(shell.submit(commit(3)))
         shell.lose()
 
     run(story)

@@ -13,8 +13,8 @@ from barnabas.core.metadata.state import PartitionState
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.fetcher import Fetcher, FetchLimits
 from barnabas.node.broker.replication.throttles import ReplicaThrottle
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.wire.uuids import Uuid
 from tests.support.reference_batches import crafted_batch
@@ -82,7 +82,7 @@ class Follower:
             partition_epoch=0,
         )
         config = LogConfig(follower_replication_throttled_replicas=throttled)
-        log = PartitionLog.create(tmp_path / "orders-0", "orders", 0, config, now_ms=NOW_MS)
+        log = create_log(tmp_path / "orders-0", "orders", 0, config, now_ms=NOW_MS)
         self.partition = Partition(FOLLOWER, state, log, 0)
         self.leader = leader
         self.seconds = 0.0

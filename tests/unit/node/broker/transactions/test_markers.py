@@ -12,7 +12,7 @@ import pytest
 from barnabas.core.coordinator.decision import Marker, Producer
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.groups.commits import Commit, Committer
-from barnabas.node.broker.coordinators.coordinator import kept
+from barnabas.node.broker.coordinators.coordinator import result_of
 from barnabas.node.broker.transactions.markers import NOT_READY, write_marker
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.unit.node.broker.coordinators.test_shard import led, partition
@@ -66,7 +66,7 @@ def test_a_late_marker_does_not_make_offsets_valid_that_are_not_in_the_log_yet(t
             write_marker(node, "__consumer_offsets", 0, Marker(7, 3, 0, True), 2)
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
         assert shell.shard.commits.fetch("g", [("t", 0)], stable=True)[0].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
-        await kept(write_marker(node, "__consumer_offsets", 0, Marker(7, 4, 0, True), 2))
+        await result_of(write_marker(node, "__consumer_offsets", 0, Marker(7, 4, 0, True), 2))
         (found,) = shell.shard.commits.fetch("g", [("t", 0)], stable=True)
         assert found.committed is not None
         assert found.committed.offset == 5

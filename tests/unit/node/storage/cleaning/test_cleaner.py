@@ -21,6 +21,7 @@ from barnabas.node.storage.directory.log_dir import LogDir
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import ABORT_MARKER, MARKER_KEY, MARKER_VALUE
 from barnabas.wire.batch import Record, build_batch, read_header
@@ -65,7 +66,7 @@ class House:
 
     def add(self, topic: str, config: LogConfig = CONFIG) -> PartitionLog:
         """A log with a closed segment of two records and an active one."""
-        log = PartitionLog.create(
+        log = create_log(
             self.directory.directory_of(topic, 0), topic, 0, config, now_ms=NOW_MS, background=self.directory
         )
         for _ in range(2):
@@ -167,7 +168,7 @@ def test_a_log_that_cannot_be_cleaned_is_said_once_and_left_alone(run, caplog) -
     with caplog.at_level(logging.ERROR):
         run(fails(reason="it is damaged"), story)
     assert [each.getMessage() for each in caplog.records] == [
-        "bad-0 cannot be compacted and is left as it is: it is damaged"
+        "bad-0 cannot be compacted and stays as it is: it is damaged"
     ]
 
 

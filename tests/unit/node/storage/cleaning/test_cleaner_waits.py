@@ -7,6 +7,7 @@ from pathlib import Path
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.batch import Record, build_batch
 
 NOW_MS = 1_700_000_000_000
@@ -37,7 +38,7 @@ class OnlyReplica:
 def test_a_record_stays_until_the_one_that_supersedes_it_is_on_the_disk(tmp_path: Path) -> None:
     background = Later()
     config = LogConfig(cleanup_policy=("compact",))
-    log = PartitionLog.create(tmp_path / "t-0", "t", 0, config, now_ms=NOW_MS, background=background)
+    log = create_log(tmp_path / "t-0", "t", 0, config, now_ms=NOW_MS, background=background)
     for number in range(20):
         log.append(build_batch([Record(0, NOW_MS, b"key", b"%d" % number)]), leader_epoch=0, now_ms=NOW_MS)
         log.roll(now_ms=NOW_MS)

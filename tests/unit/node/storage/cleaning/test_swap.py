@@ -16,7 +16,9 @@ from barnabas.node.storage.cleaning.rewrite import Cleaning
 from barnabas.node.storage.cleaning.swap import Swap
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.wire.batch import Record, build_batch, decode_records
+from tests.support.log_reading import iterate
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=10_000)
@@ -26,7 +28,7 @@ EMPTY_BATCH_BYTES = 61
 
 def fill(directory: Path) -> dict[bytes, tuple[int, bytes]]:
     """A log of three groups; the latest of every key."""
-    log = PartitionLog.create(directory, "t", 0, CONFIG, now_ms=NOW_MS)
+    log = create_log(directory, "t", 0, CONFIG, now_ms=NOW_MS)
     for number in range(60):
         record = Record(0, NOW_MS + number, b"key-%d" % (number % KEYS), b"%d " % number * 100)
         log.append(build_batch([record]), leader_epoch=0, now_ms=NOW_MS)
@@ -60,7 +62,7 @@ def clean_and_die(directory: Path, clean: Callable[..., object], fatal: int) -> 
 
 
 def cleaning_operations(directory: Path, clean: Callable[..., object], fatal: int) -> int:
-    log = PartitionLog.open(directory, "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS)
+    log = open_log(directory, "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS)
     done = 0
 
     def counted(operation: Callable[..., object]) -> Callable[..., object]:
@@ -80,11 +82,11 @@ def cleaning_operations(directory: Path, clean: Callable[..., object], fatal: in
 
 
 def read(directory: Path, *, clean: bool) -> list[Record]:
-    log = PartitionLog.open(
+    log = open_log(
         directory, "t", 0, CONFIG, clean=clean, recovery_point=0 if not clean else 60, log_start_offset=0, now_ms=NOW_MS
     )
     assert log.log_end_offset == 60
-    found = [record for batch in log.iterate() for record in decode_records(batch)]
+    found = [record for batch in iterate(log) for record in decode_records(batch)]
     log.close(clean=True)
     return found
 
@@ -108,9 +110,7 @@ def test_a_kill_between_any_two_file_operations_loses_nothing(tmp_path: Path, cl
 
 def test_groups_that_were_to_come_in_together_do_so_after_a_crash_and_nothing_comes_back(tmp_path: Path, dirt) -> None:
     latest = fill(tmp_path / "t-0")
-    log = PartitionLog.open(
-        tmp_path / "t-0", "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS
-    )
+    log = open_log(tmp_path / "t-0", "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS)
     log.roll(now_ms=NOW_MS)
     groups: list[CleanedGroup] = []
     job = job_for(log, dirt(log, NOW_MS), CleanerSettings(), NOW_MS)
@@ -128,7 +128,7 @@ def test_groups_that_were_to_come_in_together_do_so_after_a_crash_and_nothing_co
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[PartitionLog]:
     fill(tmp_path / "t-0")
-    opened = PartitionLog.open(
+    opened = open_log(
         tmp_path / "t-0", "t", 0, CONFIG, clean=True, recovery_point=60, log_start_offset=0, now_ms=NOW_MS
     )
     yield opened
@@ -181,12 +181,12 @@ def test_what_was_found_before_the_swap_can_be_read_after_it(log: PartitionLog) 
 
 
 def test_an_abandoned_swap_leaves_the_log_as_it_was(log: PartitionLog) -> None:
-    before = [bytes(batch) for batch in log.iterate()]
+    before = [bytes(batch) for batch in iterate(log)]
     swap = cleaned(log, 0, 10)
     swap.prepare()
     swap.abandon()
     assert (names(log, ".swap"), names(log, ".cleaned"), names(log, ".deleted")) == ([], [], [])
-    assert [bytes(batch) for batch in log.iterate()] == before
+    assert [bytes(batch) for batch in iterate(log)] == before
     swap.abandon()
 
 

@@ -73,6 +73,36 @@ def test_a_range_is_read_from_an_open_file_a_closed_one_and_a_renamed_one_but_no
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_range_fails_where_its_file_was_cut_off_meanwhile_and_only_there(tmp_path: Path) -> None:
+    file = PooledFile(FileHandles(), str(tmp_path), "a.log")
+    os.write(file.fileno(), b"0123456789")
+    below, across = FileRange(file, 0, 5), FileRange(file, 3, 9)
+    file.cut(5)
+    os.pwrite(file.fileno(), b"abcde", 5)
+    assert below.read(0, 5) == b"01234"
+    with pytest.raises(OSError, match="truncated meanwhile"):
+        across.read(0, 6)
+    after = FileRange(file, 3, 9)
+    assert after.read(0, 6) == b"34abcd"
+    file.cut(3)
+    for each in (below, after):
+        with pytest.raises(OSError, match="truncated meanwhile"):
+            each.read(0, 1)
+
+
+def test_a_range_is_not_read_from_another_file_that_has_the_name_now(tmp_path: Path) -> None:
+    file = PooledFile(FileHandles(), str(tmp_path), "a.log")
+    os.write(file.fileno(), b"before compaction")
+    part = FileRange(file, 0, 6)
+    file.close()
+    file.rename("a.log.deleted")
+    (tmp_path / "a.log").write_bytes(b"after it")
+    assert part.read(0, 6) == b"before"
+    (tmp_path / "a.log.deleted").unlink()
+    with pytest.raises(FileNotFoundError):
+        part.read(0, 6)
+
+
 def test_where_a_part_of_a_file_cannot_be_written_back_all_of_it_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

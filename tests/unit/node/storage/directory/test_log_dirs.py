@@ -18,6 +18,7 @@ from barnabas.node.storage.directory.log_dirs import LogDirs, WrongDirectory
 from barnabas.node.storage.directory.meta_properties import BadMetaProperties, parse_properties
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.recovery import loading
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -215,7 +216,7 @@ def test_a_deleted_partition_is_out_of_the_way_at_once_and_gone_after_its_delay(
         logs = await dirs.create_partitions([soon, new(1)], now_ms=NOW_MS)
         append(logs[0], batch(3))
         dirs.dirs[0].flush_later(logs[0])
-        dirs.delete_partitions([logs[0]])
+        dirs.dir_of(logs[0]).remove(logs[0])
         assert not (tmp_path / "orders-0").exists()
         [waiting] = tmp_path.glob("orders-0.*-delete")
         assert list(waiting.glob("*.log"))
@@ -373,7 +374,7 @@ def test_a_rolled_segment_is_flushed_in_the_background(tmp_path: Path, batch: Bu
 
 def test_the_metadata_log_beside_the_partitions_is_none_of_them(tmp_path: Path, batch: Build) -> None:
     path = tmp_path / "__cluster_metadata-0"
-    log = PartitionLog.create(path, "__cluster_metadata", 0, CONFIG, now_ms=NOW_MS)
+    log = create_log(path, "__cluster_metadata", 0, CONFIG, now_ms=NOW_MS)
     log.append(batch(2), leader_epoch=1, now_ms=NOW_MS, origin=Origin.QUORUM)
     log.close(clean=True)
 
@@ -485,7 +486,7 @@ def test_a_deleted_partition_touches_nothing_of_the_one_that_follows_under_its_n
         append(old, batch(10, value=b"old"))
         being_sent = old.fetch(10, 1 << 20, upper_bound_offset=20, min_one_batch=True, eager_bytes=0)
         sent = old.read(10, 1 << 20)
-        dirs.delete_partitions([old])
+        dirs.dir_of(old).remove(old)
         follows = new()._replace(topic_id=Uuid.random())
         (young,) = await dirs.create_partitions([follows], now_ms=NOW_MS)
         young.log_end_offset = 10  # its second segment has the name of the old one's
@@ -512,7 +513,7 @@ def test_a_flush_that_was_asked_for_before_a_deletion_makes_no_files_in_the_dire
         (old,) = await dirs.create_partitions([new()], now_ms=NOW_MS)
         append(old, batch(10))
         old.roll(now_ms=NOW_MS)
-        dirs.delete_partitions([old])
+        dirs.dir_of(old).remove(old)
         directory = dirs.dirs[0]
         directory.make_directories([new()._replace(topic_id=Uuid.random())])
         with pytest.raises(KafkaError):
@@ -543,7 +544,8 @@ def test_a_topic_made_anew_is_not_taken_for_the_one_before_it(tmp_path: Path, ba
         again = opened(tmp_path)
         await again.load(lambda topic: CONFIG, now_ms=NOW_MS)
         again.read_high_watermarks()
-        again.delete_partitions([found for found in again if found.partition == 0])
+        gone = next(found for found in again if found.partition == 0)
+        again.dir_of(gone).remove(gone)
         another = NewPartition("orders", 0, Uuid(bytes(range(1, 17))), CONFIG)
         [log] = await again.create_partitions([another], now_ms=NOW_MS)
         append(log, batch(10))

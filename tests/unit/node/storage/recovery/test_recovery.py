@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.recovery import recovery
 from barnabas.wire.batch import Record, build_batch, iterate_batches, read_header
+from tests.support.log_reading import iterate
 
 NOW_MS = 1_700_000_000_000
 Create = Callable[..., PartitionLog]
@@ -51,7 +53,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(create: Create, batch: Build, d
         copy = tmp_path / f"copy-{cut}" / "orders-0"
         shutil.copytree(directory, copy)
         os.truncate(copy / "00000000000000000000.log", cut)
-        again = PartitionLog.open(
+        again = open_log(
             copy, "orders", 0, LogConfig(), clean=False, recovery_point=0, log_start_offset=0, now_ms=NOW_MS
         )
         assert again.log_end_offset == 30
@@ -66,7 +68,7 @@ def test_a_flipped_bit_ends_the_log_before_its_batch(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, batch: Build
 ) -> None:
     directory = tmp_path_factory.mktemp("flip") / "orders-0"
-    log = PartitionLog.create(directory, "orders", 0, LogConfig(), now_ms=NOW_MS)
+    log = create_log(directory, "orders", 0, LogConfig(), now_ms=NOW_MS)
     ends = fill(log, batch, 6)
     log.close(clean=False)
     path = directory / "00000000000000000000.log"
@@ -76,7 +78,7 @@ def test_a_flipped_bit_ends_the_log_before_its_batch(
     position = data.draw(st.integers(start + 8, ends[hit] - 1))  # the base offset has no check but its neighbours
     content[position] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
-    again = PartitionLog.open(
+    again = open_log(
         directory, "orders", 0, LogConfig(), clean=False, recovery_point=0, log_start_offset=0, now_ms=NOW_MS
     )
     if position - start in range(12, 16):
@@ -124,7 +126,7 @@ def test_a_missing_index_is_rebuilt_even_after_a_clean_stop(
     (directory / "00000000000000000000.index").unlink()
     again = reopen(clean=True, segment_bytes=20_000)
     assert (again.log_end_offset, again.recovery_point) == (400, 400)
-    assert [read_header(each).base_offset for each in again.iterate(55)][:2] == [50, 60]
+    assert [read_header(each).base_offset for each in iterate(again, 55)][:2] == [50, 60]
     again.close(clean=False)
     assert index_bytes(directory) == written
 
@@ -144,7 +146,7 @@ def test_corruption_in_one_segment_removes_the_later_ones_and_is_told(
     again = reopen(clean=False, segment_bytes=20_000)
     assert again.log_end_offset == bases[2] - 10
     [told] = caplog.messages
-    assert f"{size - again.size_bytes} bytes are removed, it ends at offset {bases[2] - 10}: " in told
+    assert f"removed the last {size - again.size_bytes} bytes, the log now ends at offset {bases[2] - 10}: " in told
     assert [segment.base_offset for segment in again.segments] == bases[:2]
     assert max(directory.glob("*.snapshot")).name == f"{bases[2] - 10:020d}.snapshot"
     assert [producer.last_sequence for producer in again.active_producers()] == [bases[2] - 11]
@@ -256,10 +258,10 @@ def test_a_child_without_its_parent_touches_nothing(create: Create, batch: Build
 
 WRITER = """
 import sys
-from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.batch import Record, build_batch
-log = PartitionLog.create(sys.argv[1], "orders", 0, LogConfig(segment_bytes=50_000), now_ms=0)
+log = create_log(sys.argv[1], "orders", 0, LogConfig(segment_bytes=50_000), now_ms=0)
 for i in range(1_000_000):
     records = [Record(j, i, b"%d" % i, b"v" * 300) for j in range(5)]
     batch = build_batch(records, producer_id=1, producer_epoch=0, base_sequence=5 * i)
@@ -285,7 +287,7 @@ def test_everything_answered_before_kill_9_is_there(directory: Path, reopen: Cre
     writer.stdout.close()
     log = reopen(clean=False, segment_bytes=50_000, now_ms=0)
     assert log.log_end_offset > answered
-    offsets = [header.base_offset for each in log.iterate() for _, header in iterate_batches(each)]
+    offsets = [header.base_offset for each in iterate(log) for _, header in iterate_batches(each)]
     assert offsets == list(range(0, log.log_end_offset, 5))
     [producer] = log.active_producers()
     assert producer.last_sequence == log.log_end_offset - 1
@@ -369,7 +371,7 @@ def test_what_was_cut_off_and_why_is_said(
     reopen(clean=False).close(clean=False)
     [message] = [record.getMessage() for record in caplog.records]
     assert message.startswith(
-        f"orders-0: {ends[2] - ends[1]} bytes are removed, it ends at offset 20: {path.name} has "
+        f"orders-0: removed the last {ends[2] - ends[1]} bytes, the log now ends at offset 20: {path.name} has "
     )
     assert f"is cut at {ends[1]}: Record is corrupt (stored crc = " in message
 

@@ -8,21 +8,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.connect.connectors.changes.source import BATCH, Batch
+from barnabas.pipelines.connect.data.schema import Struct
 from barnabas.pipelines.connect.errors import ConnectError
 
 if TYPE_CHECKING:
     from barnabas.pipelines.connect.connectors.changes.mysql import MySqlChanges, MySqlTable
 
 CHANGES_MAX = 50_000  # of a turn
+SKIP_BYTES = 1 << 20  # of other tables' changes until the offset moves over them
 NOTHING, SECOND = timedelta(), timedelta(seconds=1)
 TABLES = re.compile(r"\s*(/\*.*?\*/\s*)?(create|alter|drop|rename|truncate)\s", re.IGNORECASE | re.DOTALL)
 
 
 def connected(db: str | None = None, **rest: Any) -> Any:
     """The reader calls the database by its older name."""
-    import pymysql
+    from barnabas.pipelines.connect.connectors.mysql_client import MySqlConnection
 
-    return pymysql.connect(database=db, **rest)
+    return MySqlConnection(database=db, **rest)
 
 
 def mended(row: dict[str, Any], clocks: list[str]) -> dict[str, Any]:
@@ -40,6 +42,7 @@ class BinlogStream:
     def __init__(self, source: MySqlChanges, offset: dict[str, Any]) -> None:
         self._source = source
         self.offset = dict(offset)
+        self._begun_at = offset["file"], offset["pos"]
         self.records: Batch = []
         self._done_before = int(offset.get("event", 0))
         self._changes = 0
@@ -82,13 +85,20 @@ class BinlogStream:
                 if len(self.records) >= BATCH:
                     yield self.flushed()
                 if self._count >= CHANGES_MAX and not self._changes:
+                    self._source.unfinished = True
                     break
         finally:
             reader.close()
-        if self.records:
+        if self.records or self._skipped_much():
             yield self.flushed()
 
+    def _skipped_much(self) -> bool:
+        """What nobody wants is not read again and again."""
+        file, position = self._begun_at
+        return bool(self.offset["file"] != file or self.offset["pos"] - position > SKIP_BYTES)
+
     def flushed(self) -> Batch:
+        self._begun_at = self.offset["file"], self.offset["pos"]
         records, self.records = self.records, []
         records, self.offset = self._source.with_heartbeat(records, self.offset)
         return self._source.placed(records, dict(self.offset))
@@ -138,30 +148,37 @@ class BinlogStream:
         self._moved(event, reader)
 
     def _rows(self, event: Any, op: str, reader: Any) -> Iterator[Batch]:
-        table = self._table(event)
+        from barnabas.pipelines.connect.connectors.changes.row_images import row_images
+
+        table, images = self._table(event), 2 if op == "u" else 1
         if table is None:
-            self._changes += len(event.rows)
+            self._changes += sum(1 for _ in row_images(event, images))  # offsets count all changes of a transaction
             return
         self._begin(event.timestamp)
-        place = {"server_id": event.packet.server_id, "gtid": self._gtid, "file": reader.log_file}
-        start = event.packet.log_pos - event.packet.event_size
-        for number, row in enumerate(event.rows):
+        packet, source_schema = event.packet, self._source.source_schema
+        place = {"server_id": packet.server_id, "gtid": self._gtid, "file": reader.log_file,
+                 "pos": packet.log_pos - packet.event_size}  # fmt: skip
+        head = self._source.source_of(table.full, event.timestamp * 1_000_000, "false", **place).values
+        clocks, blocks = table.clocks, self._source.transactions is not None
+        for number, given in enumerate(row_images(event, images)):
             self._changes += 1
-            block = self._source.block(self._transaction_id, table.collection)
+            block = self._source.block(self._transaction_id, table.collection) if blocks else None
             if self._changes <= self._done_before:
                 continue
             self._count += 1
-            given_before = row.get("before_values") or (row["values"] if op == "d" else None)
-            given_after = row.get("after_values") or (row["values"] if op == "c" else None)
-            before = None if given_before is None else table.row(mended(given_before, table.clocks))
-            after = None if given_after is None else table.row(mended(given_after, table.clocks))
-            source = self._source.source_of(
-                table.full, event.timestamp * 1_000_000, "false", **place, pos=start, row=number
-            )
+            rows = [table.row(mended(each, clocks) if clocks else each) for each in given]
+            before, after = None if op == "c" else rows[0], None if op == "d" else rows[-1]
+            source = Struct.unchecked(source_schema, head | {"row": number})
             self.records += table.events.records(op, before, after, source, block)
-            self.offset |= {"event": self._changes, "server_id": event.packet.server_id}
             if len(self.records) >= BATCH:
+                self._note_place(packet.server_id)
                 yield self.flushed()
+        self._note_place(packet.server_id)
+
+    def _note_place(self, server_id: int) -> None:
+        """How far the open transaction is in Kafka."""
+        if self._changes > self._done_before:
+            self.offset |= {"event": self._changes, "server_id": server_id}
 
     def _table(self, event: Any) -> MySqlTable | None:
         """By the columns that the event itself names."""

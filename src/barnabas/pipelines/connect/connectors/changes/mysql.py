@@ -27,6 +27,7 @@ from barnabas.pipelines.connect.connectors.changes.envelope import (
 from barnabas.pipelines.connect.connectors.changes.mysql_types import ColumnFacts, MySqlTypes, text_of
 from barnabas.pipelines.connect.connectors.changes.settings import SHARED
 from barnabas.pipelines.connect.connectors.changes.source import BATCH, SNAPSHOT_TRANSACTION_MS, Batch, ChangeSource
+from barnabas.pipelines.connect.connectors.mysql_client import MySqlConnection
 from barnabas.pipelines.connect.data.record import Record
 from barnabas.pipelines.connect.data.schema import (
     INT32,
@@ -141,7 +142,7 @@ class MySqlChanges(ChangeSource):
         }
 
     def _connect(self) -> Any:
-        made = pymysql.connect(
+        made = MySqlConnection(
             **self.login(),
             charset="utf8mb4",
             autocommit=True,

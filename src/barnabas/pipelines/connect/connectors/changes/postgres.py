@@ -248,6 +248,8 @@ class PostgresChanges(ChangeSource):
                 f"replication slot {self._slot} stands at {lsn_text(int(confirmed))}, behind it is {lsn_text(reached)} "
                 f"where the offset is: it was made anew or moved, and the changes in between are lost; {remedy}"
             )
+        if int(confirmed) < reached:  # after a crash of the server: what is in Kafka need not be decoded again
+            self._advance(reached)
         if retained is not None and int(retained) > self.values["slot.max.retained.bytes"]:
             self.notes.append(
                 f"replication slot {self._slot} holds back {int(retained) >> 20} MB of WAL on the server's disk"
@@ -274,11 +276,12 @@ class PostgresChanges(ChangeSource):
             if position:
                 self._work = None
                 try:
-                    self._connection.execute(
-                        "select pg_replication_slot_advance(%s, %s::pg_lsn)", (self._slot, lsn_text(position))
-                    )
+                    self._advance(position)
                 except psycopg.Error as error:
                     self.notes.append(f"replication slot {self._slot} could not be advanced: {error}")
+
+    def _advance(self, position: int) -> None:
+        self._connection.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (self._slot, lsn_text(position)))
 
     def source_of(
         self, table: tuple[str, str], lsn: int, xid: int, micros: int, commit: int | None, mark: str
@@ -368,13 +371,16 @@ class PostgresChanges(ChangeSource):
                     yield from stream.take(int.from_bytes(lsn, "big"), data)
                 if stream.records:
                     yield stream.flushed()
-        if count < CHANGES_MAX and int(upto) - position_of(stream.offset) > SKIP_BYTES:
+        if count >= CHANGES_MAX:  # they may all be of tables that nobody wants: the next turn begins behind them
+            self.unfinished = True
+            yield self._beat(stream.offset)
+        elif int(upto) - position_of(stream.offset) > SKIP_BYTES:
             stream.offset["lsn_commit"] = stream.offset["lsn"] = int(upto)
-            yield self._beat(stream.offset, force=True)
+            yield self._beat(stream.offset)
         elif self.heartbeat_is_due(stream.offset):
             yield self._beat(stream.offset)
 
-    def _beat(self, offset: dict[str, Any], *, force: bool = False) -> Batch:
+    def _beat(self, offset: dict[str, Any]) -> Batch:
         if (query := self.values["heartbeat.action.query"]) and self.heartbeat_is_due(offset):
             self._connection.execute(query.encode())
         records, offset = self.with_heartbeat([], offset)

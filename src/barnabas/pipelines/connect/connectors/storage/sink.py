@@ -6,10 +6,14 @@ All files of a topic's partition are closed together: after `flush.size` records
 records' times have passed `rotate.interval.ms`, or when the clock has passed `rotate.interval.ms` or
 `rotate.schedule.interval.ms`. Records that wait for more are not committed: they are read again in a later turn.
 
-Exactly once: before the files of a turn appear, `TOPICS.DIR/.barnabas/CONNECTOR/TOPIC+PARTITION.json` names them and
-the offset behind them, together with the token of the group's offset. A later turn that finds the token unchanged
-knows that the commit did not happen. If all the files are there, it goes on behind them; if not, it deletes those that
-are, and writes them again.
+Exactly once, on stores that cannot rename or create exclusively too:
+
+- A turn decides where its files end, and tells the group this offset beside the token of its position, under the epoch
+  of its task. Only then it writes. A turn of a former owner of the task cannot announce any more.
+- A turn that finds an announced offset reads up to it and closes all files there. So it writes the same files with the
+  same records as the turn that was lost, and it does not matter which of the two writes a file last.
+- `TOPICS.DIR/.barnabas/CONNECTOR/TOPIC+PARTITION.json` names the files of an announced turn. If all of them are there,
+  the next turn goes on behind them; if not, it deletes those that are there: it may have other settings.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from barnabas.pipelines.connect.config import Definition, Setting, at_least, not_empty, one_of
-from barnabas.pipelines.connect.connector import Settings, SinkConnector, TopicPartition
+from barnabas.pipelines.connect.connector import Settings, SinkConnector, TopicPartition, token_of
 from barnabas.pipelines.connect.connectors.storage.formats import FORMAT_SETTINGS, make_format
 from barnabas.pipelines.connect.connectors.storage.partitioners import (
     PARTITIONER_SETTINGS,
@@ -61,6 +67,7 @@ class Writer:
 
 class FilesSink(SinkConnector):
     doc = "Records as files in a directory or an object store."
+    fenced = True
     definition = Definition(
         [
             *STORE_SETTINGS,
@@ -94,6 +101,8 @@ class FilesSink(SinkConnector):
         self._schedule_ms = self.values["rotate.schedule.interval.ms"]
         self._writers: dict[TopicPartition, Writer] = {}
         self._tokens: dict[TopicPartition, str] = {}
+        self._ends: dict[TopicPartition, int] = {}  # of the closed files, announced
+        self._begun: set[TopicPartition] = set()  # partitions with a bound that is not reached
         self._closed_any = False
         by_partition = self._partitioner.column_folder(0) is not None
         self.takes_columns = self._format.takes_tables and by_partition and self._interval_ms <= 0
@@ -109,16 +118,31 @@ class FilesSink(SinkConnector):
 
     @property
     def unfinished(self) -> bool:
-        """As long as no file is full, a turn that ended would have read for nothing."""
-        return not self._closed_any and any(writer.records for writer in self._writers.values())
+        """As long as no file is full, a turn that ended would have read for nothing; and what was announced has to be
+        read to its end."""
+        return bool(self._begun) or (not self._closed_any and any(writer.records for writer in self._writers.values()))
 
     def put(self, records: Sequence[Record]) -> None:
         for record in records:
+            if self.bounds and self._is_behind(record):
+                continue
             if record.value is None:
                 if self.values["behavior.on.null.values"] == "ignore":
                     continue
                 raise DataError(f"a record of {record.topic} has no value, and behavior.on.null.values is fail")
             self._add(record)
+
+    def _is_behind(self, record: Record) -> bool:
+        """Whether the record is behind what was announced; it comes again then."""
+        assert record.original is not None
+        topic, partition, offset = record.original
+        return self._passes((topic, partition), offset)
+
+    def _passes(self, tp: TopicPartition, offset: int) -> bool:
+        bound = self.bounds.get(tp, NEVER)
+        if offset + 1 >= bound:
+            self._begun.discard(tp)
+        return offset >= bound
 
     def _add(self, record: Record) -> None:
         assert record.original is not None
@@ -145,11 +169,15 @@ class FilesSink(SinkConnector):
 
     def put_columns(self, columns: SinkColumns) -> None:
         topic, partition = columns.topic, columns.partition
+        count = len(columns)
+        if (topic, partition) in self.bounds and count:
+            self._passes((topic, partition), int(columns.offsets[-1]))
+            count = int(np.searchsorted(columns.offsets, self.bounds[topic, partition]))
         writer = self._writers.setdefault((topic, partition), Writer())
         folder = self._partitioner.column_folder(partition)
         assert folder is not None
         at = 0
-        while at < len(columns):
+        while at < count:
             found = writer.open.get((topic, folder))
             if found is not None and found.schema is not columns.schema and found.schema != columns.schema:
                 writer.rotate()
@@ -160,7 +188,7 @@ class FilesSink(SinkConnector):
             if found is None:
                 path = self._path(topic, folder, partition, int(columns.offsets[at]))
                 found = writer.open[topic, folder] = OpenFile(path, columns.schema)
-            rows = min(len(columns) - at, self._size - writer.records)
+            rows = min(count - at, self._size - writer.records)
             found.values.append(columns.table.slice(at, rows))
             writer.records += rows
             at += rows
@@ -181,20 +209,35 @@ class FilesSink(SinkConnector):
 
     # Files to the store.
 
+    def announce(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+        now = now_ms()
+        new = {}
+        for tp, writer in self._writers.items():
+            bound = self.bounds.get(tp)
+            if writer.records and (bound is not None or self._ends_at(writer) <= now):
+                writer.rotate()
+            if not writer.closed:
+                continue
+            end = positions[tp] if bound is None else bound
+            self._ends[tp] = writer.first_offset if writer.records else end
+            if self._ends[tp] != bound:
+                new[tp] = str(self._ends[tp])
+        return new
+
     def flush(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         now = now_ms()
-        held: dict[TopicPartition, int] = {}
+        held = {tp: bound for tp, bound in self.bounds.items() if positions[tp] > bound}
         for tp, writer in self._writers.items():
-            if writer.records and self._ends_at(writer) <= now:
-                writer.rotate()
             if writer.closed:
-                self._publish(tp, writer, writer.first_offset if writer.records else positions[tp])
+                self._publish(tp, writer, self._ends[tp])
             if writer.records:
                 held[tp] = writer.first_offset
         waiting = [writer for writer in self._writers.values() if writer.records]
         self.wait_records = min((self._size - writer.records for writer in waiting), default=0)
         ends = [end for end in map(self._ends_at, waiting) if end != NEVER]
         self.wait_ms = max(int(min(ends)) - now, 1) if ends else 0
+        if any(tp in held for tp in self.bounds):
+            self.wait_records = self.wait_ms = 0  # there is more to read at once
         return held
 
     def _ends_at(self, writer: Writer) -> float:
@@ -221,13 +264,22 @@ class FilesSink(SinkConnector):
         return "/".join(part for part in parts if part)
 
     def positions(self, group: Mapping[TopicPartition, tuple[int, str]]) -> Mapping[TopicPartition, int]:
-        self._tokens = {tp: token or f"offset {at}" for tp, (at, token) in group.items()}
-        return {tp: found for tp in self.partitions if (found := self._resume(tp)) is not None}
+        known: dict[TopicPartition, int] = {}
+        self.bounds = bounds = {}
+        for tp in self.partitions:
+            at, metadata = group.get(tp, (-1, ""))
+            self._tokens[tp], words = token_of(at, metadata) if tp in group else ("", "")
+            if (found := self._resume(tp, at)) is not None:
+                known[tp] = found
+            if words.isdecimal() and int(words) > known.get(tp, at):
+                bounds[tp] = int(words)
+        self._begun = set(bounds)
+        return known
 
-    def _resume(self, tp: TopicPartition) -> int | None:
+    def _resume(self, tp: TopicPartition, at: int) -> int | None:
         data = self._store.read(self._journal(tp))
         entry = json.loads(data) if data else None
-        if entry is None or entry["began_at"] != self._tokens.get(tp, ""):
+        if entry is None or entry["began_at"] != self._tokens[tp] or entry["next_offset"] <= at:
             return None
         if all(self._store.exists(path) for path in entry["files"]):
             return int(entry["next_offset"])
