@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.admin import topics
+from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ClientSettings
 from barnabas.pipelines.sql.server import kafka
 from barnabas.pipelines.sql.server.kafka import Kafka
@@ -20,7 +22,10 @@ def test_a_new_topic_is_waited_for_until_brokers_tell_of_it(monkeypatch: pytest.
         asked.append(topic)
         return next(answers)
 
-    monkeypatch.setattr(kafka.topic_admin, "create_topic", lambda cluster, name, **more: made.append(name))
+    def create_topic(cluster: Cluster, name: str, **more: object) -> None:
+        made.append(name)
+
+    monkeypatch.setattr(topics, "create_topic", create_topic)
     monkeypatch.setattr(Kafka, "partitions", partitions)
     monkeypatch.setattr(kafka, "SEEN_PAUSE_S", 0.0)
     server = Kafka(settings)
