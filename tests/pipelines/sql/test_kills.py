@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -120,8 +121,11 @@ def test_every_record_gives_one_row_though_servers_and_drivers_are_killed(server
         server.stop()
 
 
-def test_every_record_gives_one_row_in_a_spark_cluster_that_loses_a_worker(tmp_path: Path) -> None:
-    """Of the settings of the server's file, Spark's go to Spark."""
+def test_every_record_gives_one_row_in_a_spark_cluster_that_loses_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the settings of the server's file, Spark's go to Spark; the Python of its workers is the environment's."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     cluster = SparkCluster(tmp_path)
     with Node() as node:
         servers = node.bootstrap_servers

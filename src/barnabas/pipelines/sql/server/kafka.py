@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from barnabas.wire.errors import ErrorCode
 T = TypeVar("T")
 EARLIEST, LATEST = -2, -1
 SEND_WITHIN_S = 30
+SEEN_WITHIN_S, SEEN_PAUSE_S = 10.0, 0.02
 
 
 class Kafka:
@@ -67,6 +69,14 @@ class Kafka:
         except Refused as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise SqlError(f"Topic {name} could not be created: {error}") from None
+        self._seen(name)
+
+    def _seen(self, name: str) -> None:
+        """Waits until brokers tell of a new topic: the controller answers before they do, and the statement that comes
+        next may read it."""
+        deadline = time.monotonic() + SEEN_WITHIN_S
+        while not self.partitions(name) and time.monotonic() < deadline:
+            time.sleep(SEEN_PAUSE_S)
 
     def delete_topic(self, name: str) -> None:
         try:
