@@ -1,6 +1,7 @@
 """Where the time goes between the socket and the answer: requests on raw sockets, without a client's own time.
 
-The same exchange with a server that only sends back what it gets says what sockets and the scheduler take alone.
+The same exchange with a server that only sends back what it gets says what sockets and the scheduler take alone, and
+one that hands it on to everybody else says it of a delivery.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import socket
 import statistics
 import time
 from multiprocessing.connection import Connection
-from typing import cast
+from typing import ClassVar, cast
 
 import uvloop
 
@@ -41,10 +42,15 @@ def path(side: Side, settings: Settings) -> Figures:
         delivered = deliveries_s(producer, consumer, topic, frame, settings.path_requests)
     with Echo() as echo, RawClient(echo.port) as client:
         echoed = [round_trip_s(client, frame) for _ in range(settings.path_requests)]
+        with RawClient(echo.port) as other:
+            round_trip_s(other, frame)
+            client.receive_frame()
+            relayed = relays_s(client, other, frame, settings.path_requests)
     return {
         "path.produce": statistics.median(produced) * 1e3,
         "path.delivery": statistics.median(delivered) * 1e3,
         "path.echo": statistics.median(echoed) * 1e3,
+        "path.relay": statistics.median(relayed) * 1e3,
     }
 
 
@@ -73,6 +79,23 @@ def deliveries_s(producer: RawClient, consumer: RawClient, topic: str, frame: by
         consumer.receive_frame()
         took.append(time.perf_counter() - began)
         producer.receive_frame()
+    return took
+
+
+def relays_s(sender: RawClient, receiver: RawClient, frame: bytes, count: int) -> list[float]:
+    """As `deliveries_s`, with nothing between the two sockets but the event loop."""
+    selector = selectors.DefaultSelector()
+    selector.register(receiver.socket, selectors.EVENT_READ)
+    took = []
+    for _ in range(count):
+        time.sleep(PACE_S)
+        began = time.perf_counter()
+        sender.socket.sendall(frame)
+        if not selector.select(WAIT_S):
+            raise TimeoutError("nothing was handed on")
+        receiver.receive_frame()
+        took.append(time.perf_counter() - began)
+        sender.receive_frame()
     return took
 
 
@@ -109,7 +132,7 @@ def fetch_frame(topic: str, offset: int, session_id: int, epoch: int, max_wait_m
 
 
 class Echo:
-    """A process that sends back what it gets, with the event loop that our node has."""
+    """A process that sends back what it gets, to all others first, with the event loop that our node has."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -129,10 +152,19 @@ class Echo:
 
 
 class _EchoProtocol(asyncio.Protocol):
+    connected: ClassVar[list[asyncio.Transport]] = []
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self.connected.append(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connected.remove(self._transport)
 
     def data_received(self, data: bytes) -> None:
+        for each in self.connected:
+            if each is not self._transport:
+                each.write(data)
         self._transport.write(data)
 
 

@@ -86,6 +86,7 @@ ROWS = [
     Row("path.produce", "produce of one record on a raw socket, p50", "ms"),
     Row("path.delivery", "the same until a fetch that waits for it is answered, p50", "ms"),
     Row("path.echo", "an echo of the same bytes by uvloop, p50", "ms"),
+    Row("path.relay", "the same bytes handed on to another socket by uvloop, p50", "ms"),
     Row("metadata.p50", "Metadata for 2,000 partitions, p50", "ms"),
     Row("metadata.p99", "Metadata for 2,000 partitions, p99", "ms", value_at_most(5.0)),
     Row("middle.small", "fetch of 64 KB from the middle of a small partition, p50", "ms"),

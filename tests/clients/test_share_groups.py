@@ -110,6 +110,24 @@ def test_nothing_is_passed_over_where_more_lies_in_the_log_than_may_be_in_flight
         assert share.poll(300) == []
 
 
+def test_a_partition_that_always_has_records_does_not_starve_the_other(node: Node) -> None:
+    prepare(node, "uneven", "fair", 0)
+    for _ in range(20):  # batches of 5 in each partition
+        produce(node, "uneven", 10)
+    settings = ClientSettings.from_properties({}, bootstrap_servers=node.bootstrap_servers)
+    with ShareConsumer(settings, "fair", ["uneven"], max_records=5) as share:
+        seen: list[int] = []
+
+        def work() -> bool:
+            for record in share.poll(200):
+                seen.append(record.partition)
+                share.ack(record)
+            return len(seen) >= 60
+
+        wait_until(work, limit_s=WAIT_S)
+    assert min(seen.count(0), seen.count(1)) >= 20
+
+
 def test_a_consumer_of_a_group_of_another_kind_is_told_so(node: Node) -> None:
     """It asked again without a pause before, and never said why nothing came."""
     prepare(node, "other", "not-shared", 0)

@@ -120,3 +120,42 @@ def test_a_second_process_with_the_id_of_a_broker_is_refused(cluster: Cluster) -
         assert creates(cluster, "undisturbed")
     finally:
         double.close()
+
+
+def test_a_second_process_with_the_id_of_a_controller_disturbs_nobody_and_is_told_of() -> None:
+    """Apache Kafka refuses it neither; what it may not do is stop the quorum, or take part in it unseen."""
+    with Cluster(brokers=1, controllers=3) as cluster:
+        leader = cluster.controller_id()
+        follower = next(each for each in cluster.controller_ids if each != leader)
+        before = cluster.quorum()
+        for node_id, whose_log, said in (
+            (leader, None, "a peer takes this node for the leader of epoch"),
+            (follower, leader, f"two processes have node.id {follower}"),
+        ):
+            double = controller(cluster, node_id)
+            double.start()
+            try:
+                teller = double if whose_log is None else cluster.nodes[whose_log]
+                wait_until(lambda teller=teller, said=said: said in teller.log(), said)  # type: ignore[misc]
+                assert all(creates(cluster, f"undisturbed-by-{node_id}-{number}") for number in range(20))
+            finally:
+                double.close()
+        after = cluster.quorum()
+        assert before is not None
+        assert after is not None
+        assert (after.leader_id, after.leader_epoch) == (before.leader_id, before.leader_epoch)
+
+
+def controller(cluster: Cluster, node_id: int) -> Node:
+    voters = zip(cluster.controller_ids, cluster.bootstrap_controllers.split(","), strict=True)
+    return Node(
+        {
+            "node.id": node_id,
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{free_port()}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{voter}@{address}" for voter, address in voters),
+        },
+        cluster_id=cluster.cluster_id,
+        timeout_s=60,
+    )

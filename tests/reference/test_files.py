@@ -25,6 +25,7 @@ from barnabas.node.storage.origin import Origin
 from barnabas.wire.batch import Record, build_batch, decode_records, read_header
 from barnabas.wire.compression import Compression
 from tests.support import reference
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1 << 20
@@ -186,7 +187,7 @@ def copied(handover: Handover, tmp_path: Path) -> Path:
 
 
 def values_of(log: PartitionLog) -> list[bytes | None]:
-    batches = [each for each in log.iterate() if not read_header(each).is_control]
+    batches = [each for each in iterate(log) if not read_header(each).is_control]
     return [record.value for each in batches for record in decode_records(each)]
 
 
@@ -202,7 +203,7 @@ def test_we_open_what_kafka_wrote(handover: Handover, tmp_path: Path) -> None:
             assert log.topic_id is not None
             assert log.recovery_point == log.log_end_offset == dirs.read_high_watermarks()[codec, 0] == 4_000
             assert len(log.active_producers()) == 1
-            found = log.offset_for_timestamp(FIRST_MS + 2_345)
+            found = offset_for_timestamp(log, FIRST_MS + 2_345)
             assert found is not None
             assert found.offset == 2_345
             assert log.end_offset_for_epoch(0) == (0, 4_000)

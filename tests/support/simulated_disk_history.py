@@ -17,6 +17,7 @@ from barnabas.node.storage.producer_state import ABORT_MARKER, NO_TRANSACTION, r
 from barnabas.node.storage.recovery.recovery import ensure_valid
 from barnabas.wire.batch import BatchHeader, Record, decode_records, read_header
 from barnabas.wire.uuids import Uuid
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def difference(found: Sequence[Stored], wanted: Sequence[Stored]) -> str:
 
 
 def found_batches(log: PartitionLog) -> list[Stored]:
-    found = [Stored.of(bytes(batch)) for batch in log.iterate()]
+    found = [Stored.of(bytes(batch)) for batch in iterate(log)]
     end = log.log_start_offset
     for batch in found:
         ensure_valid(batch.data, 0, batch.header)
@@ -230,7 +231,7 @@ def check_lookups(log: PartitionLog, found: Sequence[Stored], random: Random) ->
     records = (record for each in found for record in decode_records(each.data))
     reached = (each for each in records if each.timestamp >= wanted and each.offset >= log.log_start_offset)
     expected = next(((each.offset, each.timestamp) for each in reached), None)
-    at = log.offset_for_timestamp(wanted)
+    at = offset_for_timestamp(log, wanted)
     assert (at and (at.offset, at.timestamp)) == expected, f"time {wanted} is found at {at}, not at {expected}"
 
 

@@ -88,6 +88,7 @@ SCRIPT_NAMES = {
     "ksql-datagen": "ksql-datagen",
     "ksql-server-start": "ksql-server-start",
     "ksql-test-runner": "ksql-test-runner",
+    "run-ksql-test": "ksql-test-runner",
     "schema-registry-start": "schema-registry-start",
     "zookeeper-server-start": "zookeeper-server-start",
 }

@@ -34,9 +34,18 @@ OF_QUERIES = {
 
 
 def operator_rows(query: QueryStatus) -> list[list[str]]:
-    """Cells of a table; empty for a query that is no topology."""
+    """Cells of a table, in the order in which the operators were written; empty for a query that is no topology."""
     operators = (query.figures or {}).get("operators", {})
-    return [[name, *(f"{one[what]:,}" for what in COUNTS), f"{one['seconds']:.2f}"] for name, one in operators.items()]
+    return [
+        [name, *(f"{operators[name][what]:,}" for what in COUNTS), f"{operators[name]['seconds']:.2f}"]
+        for name in sorted(operators, key=_number)
+    ]
+
+
+def _number(operator: str) -> int:
+    """Operators are named by what they do and when they were written."""
+    number = operator.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
 
 
 def state_sentence(query: QueryStatus) -> str | None:

@@ -13,6 +13,9 @@ from tests.support.waiting import wait_until
 pytest.importorskip("pyspark")
 
 from barnabas.cli.main import main
+from barnabas.pipelines.running import status as statuses
+from barnabas.pipelines.running.place import Place
+from barnabas.pipelines.running.status import Status
 from barnabas.pipelines.streams.checkpoint import remember
 from barnabas.pipelines.streams.checks import fingerprint
 from barnabas.pipelines.streams.placement import write_placement
@@ -70,6 +73,37 @@ def test_counts_go_on_behind_a_topic_that_grew(
     assert run.await_termination(LIMIT_S)
     assert counted() == dict.fromkeys(KEYS, 2)
     assert rescaled() == (1, f"topic {lines} has 5 partitions already, and so has the state.\n")
+
+
+def test_a_pipeline_that_failed_at_its_start_is_rescaled_by_its_name(
+    stage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last run told of no query: it was refused because the topic had grown."""
+    lines = stage.topic(partitions=2)
+    topology = Topology()
+    topology.stream(lines, value=STRING).group_by_key().count(store="counts")
+    place = Place(tmp_path, "shop")
+
+    def rescaled(*more: str) -> tuple[int, str]:
+        words = ["pipeline", "rescale", "shop", "--state-dir", str(tmp_path), "--partitions", "3", *more]
+        code = main([*words, "--bootstrap-server", stage.servers])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    place.directory.mkdir()
+    statuses.write(place, Status(name="shop", state="failed", bootstrap_servers=stage.servers))
+    assert rescaled() == (1, "Pipeline shop has no such topology.\n")
+    for name in ("counting", "other"):
+        checkpoint = LocalDirectory(place.checkpoints / name, synced=False)
+        remember(checkpoint, fingerprint(topology.graph, {lines: 2}))
+        write_placement(topology.graph, checkpoint)
+    stage.add_partitions(lines, 3)
+    told = "Pipeline shop has several topologies: choose one by --query: counting, other.\n"
+    assert rescaled() == (1, told)
+    assert rescaled("--query", "other") == (
+        0,
+        f"0 rows of state are placed anew, 0 of them elsewhere: {lines} 2 -> 3.\n",
+    )
 
 
 def test_records_that_wait_where_their_keys_were_are_told(stage: Any, tmp_path: Path) -> None:

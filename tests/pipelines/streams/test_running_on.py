@@ -26,13 +26,14 @@ from barnabas.pipelines.spark.ranges import OffsetRange
 from barnabas.pipelines.spark.reading_on import ReadingOn, Steps
 from barnabas.pipelines.spark.sink import link, own_turn
 from barnabas.pipelines.spark.sink.transactions import TransactionalProducer
+from barnabas.pipelines.streams import run as runs
 from barnabas.pipelines.streams import running_on
 from barnabas.pipelines.streams.compiled import first_stage
 from barnabas.pipelines.streams.plan import planned
 from barnabas.pipelines.streams.sink import topic_sink
 from barnabas.pipelines.streams.source import StageReader, packed
 from barnabas.pipelines.streams.stage import StageWork, forget_states
-from barnabas.pipelines.streams.state.storage import Storage
+from barnabas.pipelines.streams.state.storage import LocalDirectory, Storage
 from barnabas.pipelines.streams.state.versions import PartitionState
 from barnabas.streams import STRING, StreamsRun, Topology
 from tests.support.waiting import wait_until
@@ -95,13 +96,13 @@ def test_runs_that_are_broken_off_and_go_on_in_other_ways_give_every_record_once
 def test_a_topology_runs_on_by_itself_where_nothing_speaks_against_it(spark: Any, stage: Any, tmp_path: Path) -> None:
     """The session has two cores, and one of them is left for others."""
     read, written = stage.topic(), stage.topic()
-    runs: list[StreamsRun] = []
+    made: list[StreamsRun] = []
 
     def started(name: str, guarantee: str = "exactly_once_v2", store: str | None = None, **more: Any) -> StreamsRun:
         topology = Topology(name, processing_guarantee=guarantee)
         topology.stream(read, value=STRING).group_by_key().count(store=store).to(written)
-        runs.append(topology.start(spark, bootstrap_servers=stage.servers, checkpoint=tmp_path / name, **more))
-        return runs[-1]
+        made.append(topology.start(spark, bootstrap_servers=stage.servers, checkpoint=tmp_path / name, **more))
+        return made[-1]
 
     def has_run_on(run: StreamsRun) -> bool:
         stage.write(read, ["x"], keys=["a"])
@@ -125,8 +126,28 @@ def test_a_topology_runs_on_by_itself_where_nothing_speaks_against_it(spark: Any
         first.stop()
         assert started("third").run_on_ms == 1000
     finally:
-        for run in runs:
+        for run in made:
             run.stop()
+
+
+def test_a_run_whose_session_is_gone_takes_no_core_from_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    topology = Topology("next", processing_guarantee="exactly_once_v2")
+    topology.stream("in", value=STRING).to("out")
+    plan = planned(topology.graph, {"in": 1}, {"out": 1}, state=f"{tmp_path}/state", dead_letter=None)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+    class Gone:
+        @property
+        def isActive(self) -> bool:
+            raise ConnectionRefusedError("the JVM is gone")
+
+    def of(query: Any) -> set[StreamsRun]:
+        return {StreamsRun(topology, [query], LocalDirectory(tmp_path), run_on_ms=1000)}
+
+    monkeypatch.setattr(runs, "_running", of(Gone()))
+    assert runs.default_run_on_ms(topology, plan, session, exactly_once=True) == 1000
+    monkeypatch.setattr(runs, "_running", of(SimpleNamespace(isActive=True)))
+    assert runs.default_run_on_ms(topology, plan, session, exactly_once=True) == 0
 
 
 def test_steps_are_told_and_read_back() -> None:

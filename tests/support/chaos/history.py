@@ -82,6 +82,10 @@ class History:
     committed: list[CommittedOffset] = field(default_factory=list)
     log: dict[Partition, dict[int, bytes]] = field(default_factory=dict)
     raw: dict[Partition, dict[int, bytes]] = field(default_factory=dict)
+    # Idempotent writers of librdkafka with several requests in flight may write values again in a new producer epoch
+    # (`judge.written_again`). Of each value at several places, who wrote it there: producer id and epoch.
+    several_in_flight: set[str] = field(default_factory=set)
+    written_by: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
     # Every value of the first topic must be copied to the second by transactions that carry the offsets.
     copies: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,10 +15,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from barnabas.client.errors import ClientError
 from barnabas.testing import Cluster
+from barnabas.wire.batch import read_header
 from tests.support.chaos.clients import QUICK, Client, Copier, Reader, TransactionalWriter, Writer
 from tests.support.chaos.faults import Fault, Faults, draw
 from tests.support.chaos.history import CommittedOffset, History, Partition, Promise
-from tests.support.chaos.judge import Anomaly, judge
+from tests.support.chaos.judge import Anomaly, judge, written_again
 from tests.support.replication.watching import batches, describe
 
 PARTITIONS = 3
@@ -29,6 +31,7 @@ TOPICS = {
     COPIED: Promise(),
 }
 GROUP = "readers"
+ONE_IN_FLIGHT = {"max.in.flight.requests.per.connection": 1}
 LIMIT_S = 60.0
 SHOWN_MAX = 8
 CONFIG: dict[str, object] = {
@@ -80,7 +83,7 @@ class Run:
         kinds: list[str] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.history = History(promises=dict(TOPICS), copies=[(IN_ORDER, COPIED)])
+        self.history = History(promises=dict(TOPICS), copies=[(IN_ORDER, COPIED)], several_in_flight={"idempotent-1"})
         self.report = Report(seed)
         self._seconds = seconds
         self._kinds = kinds
@@ -110,7 +113,7 @@ class Run:
         return [
             Writer("plain-1", servers, history, seed, PLAIN, PARTITIONS, **{"message.timeout.ms": 8000}),
             Writer("idempotent-1", servers, history, seed, IN_ORDER, PARTITIONS, **self.once),
-            Writer("idempotent-2", servers, history, seed, IN_ORDER, PARTITIONS, **self.once),
+            Writer("idempotent-2", servers, history, seed, IN_ORDER, PARTITIONS, **{**self.once, **ONE_IN_FLIGHT}),
             TransactionalWriter("transactional-1", servers, history, seed, ATOMIC, PARTITIONS),
             TransactionalWriter("transactional-2", servers, history, seed, ATOMIC, PARTITIONS),
             Copier("copier", servers, history, seed, IN_ORDER, COPIED),
@@ -239,11 +242,25 @@ class Run:
                 self.history.tell_committed(CommittedOffset(GROUP, partition, each.offset, time.monotonic()))
         consumer.close()
         self.wait_for(lambda: self._logs_are_equal(cluster), "the replicas' logs differ")
+        self._note_writers(cluster)
         for node_id, node in cluster.nodes.items():
             if "Traceback" in (said := node.log()):
                 at = said.index("Traceback")
                 told = said[max(at - 300, 0) : at + 2500]
                 self.report.anomalies.append(Anomaly("traceback", f"node {node_id}: {told}"))
+
+    def _note_writers(self, cluster: Cluster) -> None:
+        """Of what is at several places."""
+        for partition, records in self.history.raw.items():
+            counts = Counter(records.values())
+            offsets = [offset for offset, value in records.items() if counts[value] > 1]
+            if not offsets:
+                continue
+            log = batches(Path(cluster.nodes[cluster.broker_ids[0]].data_dir) / f"{partition[0]}-{partition[1]}")
+            for header in (read_header(batch) for batch in log.values()):
+                for offset in offsets:
+                    if header.base_offset <= offset <= header.last_offset:
+                        self.history.written_by[partition, offset] = (header.producer_id, header.producer_epoch)
 
     def _logs_are_equal(self, cluster: Cluster) -> bool:
         names = [f"{topic}-{index}" for topic in TOPICS for index in range(PARTITIONS)]
@@ -262,6 +279,7 @@ class Run:
             "transactions committed": ends.count("committed"),
             "aborted": ends.count("aborted"),
             "unknown": ends.count("unknown"),
+            "written again by librdkafka": len(written_again(history)),
             "read by the group": len(history.seen),
             "offsets committed": len(history.committed),
             "there in the end": sum(map(len, history.log.values())),

@@ -27,6 +27,12 @@ def test_an_operator_is_a_row_and_state_a_sentence() -> None:
     assert (operator_rows(QueryStatus(name="plain")), state_sentence(QueryStatus(name="plain"))) == ([], None)
 
 
+def test_operators_stand_in_the_order_in_which_they_were_written() -> None:
+    names = ("count-10", "source-0", "map-values-2")
+    query = QueryStatus(name="q", figures=Figures({name: OperatorFigures() for name in names}).to_json())
+    assert [row[0] for row in operator_rows(query)] == ["source-0", "map-values-2", "count-10"]
+
+
 def test_prometheus_gets_every_figure_with_its_labels() -> None:
     lines = exposition([STATUS]).splitlines()
     assert 'barnabas_streams_records_in_total{pipeline="plant",query="counts",operator="map-values-1"} 1500' in lines

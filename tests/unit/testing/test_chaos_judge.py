@@ -99,6 +99,18 @@ def test_a_value_that_is_there_twice(history: History) -> None:
     assert kinds(history) == {"duplicate"}
 
 
+def test_a_value_that_librdkafka_has_written_again_in_a_new_producer_epoch(history: History) -> None:
+    for log in (history.log, history.raw):
+        log[IN_ORDER] = {0: b"w:0", 1: b"w:1", 2: b"w:2", 3: b"w:1"}
+        log[COPIED] |= {3: b"w:1|c1"}
+    history.written_by = {(IN_ORDER, 1): (7, 0), (IN_ORDER, 3): (7, 1)}
+    assert kinds(history) == {"duplicate", "reordered"}, "its writer has one request in flight"
+    history.several_in_flight = {"w"}
+    assert kinds(history) == set()
+    history.written_by[IN_ORDER, 3] = (7, 0)
+    assert kinds(history) == {"duplicate", "reordered"}, "the broker has taken it twice"
+
+
 def test_values_in_another_order(history: History) -> None:
     history.seen.clear()
     for send in history.sends:

@@ -1,7 +1,7 @@
 """`ksql-test-runner -s statements.sql -i input.json -o output.json`: tests of SQL without broker and without Spark.
 
 With directories as arguments, each of them (and each below it) that holds `statements.sql`, `input.json` and
-`output.json` is a test.
+`output.json` is a test. `run-ksql-test --test-directory tests` runs files of tests that are SQL alone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,21 @@ PARSER = Parser(
         option("--sql-file", "-s", takes="file", help="The statements.", completes="file"),
         option("--input-file", "-i", takes="file", help='Records: {"inputs": [...]}.', completes="file"),
         option("--output-file", "-o", takes="file", help='What is expected: {"outputs": [...]}.', completes="file"),
+        option(
+            "--test-directory",
+            "-td",
+            takes="directory",
+            help="Tests that are SQL alone: files (.sql) with --@test: name, statements, and ASSERT.",
+        ),
+        option("--temp-folder", "-tf", takes="directory", help="Taken for compatibility; nothing is written."),
         option("--extension-dir", "-e", takes="directory", help="Taken for compatibility; CREATE FUNCTION is used."),
     ),
 )
 
 
 def run(parsed: Parsed) -> int:
+    if (directory := parsed.text("test-directory")) is not None:
+        return run_scripts(Path(directory))
     cases = cases_of(parsed)
     failed = 0
     for name, paths in cases:
@@ -37,6 +46,29 @@ def run(parsed: Parsed) -> int:
         failed += problem is not None
     if len(cases) > 1:
         print(f"{len(cases) - failed} of {len(cases)} tests passed")
+    return 1 if failed else 0
+
+
+def run_scripts(directory: Path) -> int:
+    from barnabas.pipelines.sql.errors import SqlError
+    from barnabas.pipelines.sql.scripts import scripts_in
+    from barnabas.pipelines.sql.scripts import tried as tried_script
+
+    paths = sorted(directory.rglob("*.sql")) if directory.is_dir() else []
+    if not paths:
+        raise UsageError(f"{directory} is no directory of tests: it has no file that ends with .sql.")
+    try:
+        scripts = [one for path in paths for one in scripts_in(path)]
+    except SqlError as error:
+        raise UsageError(str(error)) from None
+    failed = 0
+    for one in scripts:
+        problem = tried_script(one)
+        print(f"{one.path.relative_to(directory)} - {one.name}: {'passed' if problem is None else 'FAILED'}")
+        if problem is not None:
+            print("\t" + problem.replace("\n", "\n\t"))
+        failed += problem is not None
+    print(f"{len(scripts) - failed} of {len(scripts)} tests passed")
     return 1 if failed else 0
 
 

@@ -357,9 +357,9 @@ def _rescale(parsed: Parsed) -> int:
         servers = parsed.text("bootstrap-server") or bootstrap(parsed, missing=None)
         return _rescale_checkpoint(parsed, target, servers)
     place, status = _known(parsed)
-    found = {query.name: query.checkpoint for query in status.queries if query.figures is not None}
+    found = _topologies(place, status)
     if chosen := parsed.text("query"):
-        found = {query.name: query.checkpoint for query in status.queries if query.name == chosen}
+        found = {name: address for name, address in found.items() if name == chosen}
     if len(found) != 1:
         told = f"has several topologies: choose one by --query: {', '.join(found)}" if found else "has no such topology"
         raise ToolFailed(f"Pipeline {place.name} {told}.")
@@ -371,6 +371,14 @@ def _rescale(parsed: Parsed) -> int:
         return _rescale_checkpoint(parsed, next(iter(found.values())), servers)
     finally:
         lock.release()
+
+
+def _topologies(place: Place, status: Status) -> dict[str, str]:
+    """Their checkpoints, by their names: those that its last run told of, and those that lie here. A run that was
+    refused because a topic had grown told of none."""
+    marks = sorted(place.checkpoints.glob("*/barnabas/topology.json"))
+    here = {path.parents[1].name: str(path.parents[1]) for path in marks}
+    return here | {query.name: query.checkpoint for query in status.queries if query.figures is not None}
 
 
 def _rescale_checkpoint(parsed: Parsed, address: str, servers: str) -> int:

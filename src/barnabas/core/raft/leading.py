@@ -13,12 +13,13 @@ from barnabas.core.raft.log import FIRST_SNAPSHOT, SnapshotId, compare_follower
 from barnabas.core.raft.messages import Asked, NotLeader
 from barnabas.core.raft.records import build_batch
 from barnabas.core.raft.replica import Replica
-from barnabas.core.raft.state import Leader, ParkedFetch
+from barnabas.core.raft.state import Leader, ParkedFetch, Progress
 from barnabas.core.raft.voters import ReplicaKey
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import describe_quorum as describe
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest
 from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
+from barnabas.wire.uuids import ZERO_UUID
 
 FETCH_WAIT_MAX_MS = 5 * 60 * 1000
 
@@ -96,9 +97,22 @@ def note_fetch(replica: Replica, leader: Leader, key: ReplicaKey, offset: int, n
         forget_observers(leader, now_ms)
     progress = leader.progress(key)
     progress.fetched(offset, replica.log.end_offset, now_ms)
+    if key.id in leader.voters:
+        note_directory(replica, leader.voters[key.id], key)
     note_contact(replica, leader, key, now_ms)
     if progress is leader.voters.get(key.id):
         update_high_watermark(replica, leader)
+
+
+def note_directory(replica: Replica, voter: Progress, key: ReplicaKey) -> None:
+    """Two processes with the id of one voter are not refused, as Apache Kafka does not; somebody should know."""
+    before, now = voter.last_directory_id, key.directory_id
+    if ZERO_UUID not in (before, now) and before != now:
+        replica.note(
+            f"voter {key.id} fetches from directory {now}, before from {before}:"
+            f" its disk was replaced, or two processes have node.id {key.id}"
+        )
+    voter.last_directory_id = now
 
 
 def forget_observers(leader: Leader, now_ms: int) -> None:

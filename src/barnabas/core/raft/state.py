@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.core.raft.log import SnapshotId
 from barnabas.core.raft.voters import Endpoints, ReplicaKey, VoterSet
+from barnabas.wire.uuids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from barnabas.core.raft.messages import Asked
@@ -158,6 +159,8 @@ class Progress:
 
     key: ReplicaKey
     endpoints: Endpoints = field(default_factory=Endpoints)
+    # Where it said to fetch from the last time: static voters are told apart by their id alone.
+    last_directory_id: Uuid = ZERO_UUID
     end_offset: int = -1
     last_fetch_ms: int = -1
     last_fetch_leader_end: int = -1

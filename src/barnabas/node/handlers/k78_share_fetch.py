@@ -9,6 +9,7 @@ Kafka gives them to the consumer, who says that they are gaps.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,7 @@ class _ShareFetch:
         self._asked: dict[At, FetchPartition] = {
             (topic.topic_id, each.partition_index): each for topic in request.topics for each in topic.partitions
         }
-        self._wanted: dict[At, None] = {}
+        self._wanted: list[At] = []
         self._answers: dict[At, PartitionData] = {}
 
     def begin(self) -> None:
@@ -91,14 +92,14 @@ class _ShareFetch:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             session = sessions.open(self._group_id, self._member_id, self._context.session)
             session.partitions = dict.fromkeys(self._asked)
-            self._wanted = dict(session.partitions)
+            self._wanted = session.in_turn()
         else:
             session = sessions.proceed(self._group_id, self._member_id, epoch)
             session.partitions |= dict.fromkeys(self._asked)
             for forgotten in request.forgotten_topics_data:
                 for index in forgotten.partitions:
                     session.partitions.pop((forgotten.topic_id, index), None)
-            self._wanted = dict(session.partitions)
+            self._wanted = session.in_turn()
 
     def _key(self, at: At) -> ShareKey:
         return ShareKey(self._group_id, *at)
@@ -106,23 +107,27 @@ class _ShareFetch:
     # Acknowledging
 
     async def acknowledge(self) -> None:
-        for at, asked in self._asked.items():
-            if not asked.acknowledgement_batches:
-                continue
-            answer = self._answers[at] = PartitionData(partition_index=at[1])
-            try:
-                self._authorize(at)
-                batches = [
-                    Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
-                    for each in asked.acknowledgement_batches
-                ]
-                renews = self._request.is_renew_ack
-                await acknowledge(self._node, self._key(at), self._member_id, batches, renews=renews)
-            except Exception as fault:
-                error = item_error(fault, "an acknowledgement")
-                answer.acknowledge_error_code = error.code
-                answer.acknowledge_error_message = error.message or None
-                self._name_leader(at, answer, error.code)
+        asked = [(at, each) for at, each in self._asked.items() if each.acknowledgement_batches]
+        if len(asked) == 1:
+            await self._acknowledge(*asked[0])
+        else:  # side by side: each may wait for a coordinator on another broker, and for its replicas
+            await asyncio.gather(*[self._acknowledge(at, each) for at, each in asked])
+
+    async def _acknowledge(self, at: At, asked: FetchPartition) -> None:
+        answer = self._answers[at] = PartitionData(partition_index=at[1])
+        try:
+            self._authorize(at)
+            batches = [
+                Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
+                for each in asked.acknowledgement_batches
+            ]
+            renews = self._request.is_renew_ack
+            await acknowledge(self._node, self._key(at), self._member_id, batches, renews=renews)
+        except Exception as fault:
+            error = item_error(fault, "an acknowledgement")
+            answer.acknowledge_error_code = error.code
+            answer.acknowledge_error_message = error.message or None
+            self._name_leader(at, answer, error.code)
 
     def _authorize(self, at: At) -> None:
         topic = self._node.image.topic_names.get(at[0])
@@ -158,17 +163,23 @@ class _ShareFetch:
         self._take({at: each for at, each in served.items() if each.is_current})
 
     async def _serve(self) -> dict[At, ServedPartition]:
-        served = {}
-        for at in self._wanted:
-            try:
-                self._authorize(at)
-                served[at] = await self._node.share_partitions.serve(self._key(at))
-            except Exception as fault:
-                error = item_error(fault, "a share partition")
-                answer = self._answers.setdefault(at, PartitionData(partition_index=at[1]))
-                answer.error_code, answer.error_message = error.code, error.message or None
-                self._name_leader(at, answer, error.code)
-        return served
+        partitions = self._node.share_partitions
+        if all(partitions.find(self._key(at)) is not None for at in self._wanted):
+            found = [await self._serve_one(at) for at in self._wanted]
+        else:  # side by side: their states may be read from other brokers
+            found = await asyncio.gather(*[self._serve_one(at) for at in self._wanted])
+        return {at: each for at, each in zip(self._wanted, found, strict=True) if each is not None}
+
+    async def _serve_one(self, at: At) -> ServedPartition | None:
+        try:
+            self._authorize(at)
+            return await self._node.share_partitions.serve(self._key(at))
+        except Exception as fault:
+            error = item_error(fault, "a share partition")
+            answer = self._answers.setdefault(at, PartitionData(partition_index=at[1]))
+            answer.error_code, answer.error_message = error.code, error.message or None
+            self._name_leader(at, answer, error.code)
+            return None
 
     def _take(self, served: dict[At, ServedPartition]) -> bool:
         """Whether there is anything to answer with."""

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.share.partition import Acknowledgement
@@ -50,7 +52,9 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest, node
     responses = [
         ShareAcknowledgeTopicResponse(
             topic_id=topic.topic_id,
-            partitions=[await _acknowledge(context, request, topic.topic_id, each, node) for each in topic.partitions],
+            partitions=await _side_by_side(
+                [_acknowledge(context, request, topic.topic_id, each, node) for each in topic.partitions]
+            ),
         )
         for topic in request.topics
     ]
@@ -59,6 +63,11 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest, node
         partitions.session_ended(request.group_id, request.member_id)
     lock_ms = partitions.settings(request.group_id).lock_duration_ms
     return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=responses)
+
+
+async def _side_by_side(answers: list[Coroutine[Any, Any, PartitionData]]) -> list[PartitionData]:
+    """Each may wait for a coordinator on another broker, and for its replicas."""
+    return [await answers[0]] if len(answers) == 1 else await asyncio.gather(*answers)
 
 
 async def _acknowledge(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.shares")
 
 UNKNOWN = -1
+AT_A_TIME = 50
 PATIENCE_S = 3.0  # with coordinators of states that are about to change
 NOTHING = Known(0, UNKNOWN)
 
@@ -116,15 +117,20 @@ async def _topic(
         return answer, {}
     answer.topic_id = topic.topic_id
     lagging: dict[int, Known] = {}
-    async for index in in_turns(partitions):
-        known = await _known(ShareKey(group_id, topic.topic_id, index), node, has_time)
-        answer.partitions.append(
-            DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, start_offset=known.start_offset, leader_epoch=known.leader_epoch, lag=UNKNOWN
+    listed = list(partitions)
+    for first in range(0, len(listed), AT_A_TIME):
+        keys = [ShareKey(group_id, topic.topic_id, index) for index in listed[first : first + AT_A_TIME]]
+        for key, known in zip(keys, await asyncio.gather(*[_known(key, node, has_time) for key in keys]), strict=True):
+            answer.partitions.append(
+                DescribeShareGroupOffsetsResponsePartition(
+                    partition_index=key.partition,
+                    start_offset=known.start_offset,
+                    leader_epoch=known.leader_epoch,
+                    lag=UNKNOWN,
+                )
             )
-        )
-        if known.start_offset != UNKNOWN and known.delivery_complete_count != UNKNOWN:
-            lagging[index] = known
+            if known.start_offset != UNKNOWN and known.delivery_complete_count != UNKNOWN:
+                lagging[key.partition] = known
     return answer, lagging
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -29,7 +29,7 @@ from barnabas.node.storage.recovery import recovery
 from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.recovery.producer_replay import load_producers
 from barnabas.node.storage.segment.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
-from barnabas.node.storage.segment.segments import Segments, first_record
+from barnabas.node.storage.segment.segments import Segments
 from barnabas.node.storage.segment.txn_index import AbortedTransaction
 from barnabas.node.storage.segment.verification import DamagedIndex
 from barnabas.wire.batch import (
@@ -39,7 +39,6 @@ from barnabas.wire.batch import (
     BatchHeader,
     iterate_batches,
     pack_batch,
-    read_header,
     set_timestamp,
     validate,
 )
@@ -49,7 +48,6 @@ from barnabas.wire.uuids import Uuid
 
 logger = logging.getLogger("barnabas.storage")
 
-ITERATE_BYTES = 1024 * 1024
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -377,20 +375,6 @@ class PartitionLog:
             )
         return end if upper_bound_offset is None else min(end, upper_bound_offset)
 
-    def iterate(self, offset: int | None = None) -> Iterator[memoryview]:
-        """Batch by batch from `offset` (or the start) to the end as it is now, read a megabyte at a time."""
-        offset, end_offset = self.log_start_offset if offset is None else offset, self.log_end_offset
-        while offset < end_offset:
-            chunk = memoryview(self.read(offset, ITERATE_BYTES, upper_bound_offset=end_offset))
-            if not chunk:
-                return
-            position = 0
-            while position < len(chunk):
-                header = read_header(chunk, position)
-                yield chunk[position : position + header.size]
-                position += header.size
-                offset = header.last_offset + 1
-
     # -- places
 
     @reading
@@ -400,16 +384,6 @@ class PartitionLog:
         """The first batch, from an offset on, that says to have a record not earlier than `timestamp`; `NotFoundYet`
         if it is not among so many."""
         return self.segments.batch_for_timestamp(timestamp, max(from_offset, self.log_start_offset), max_batches)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not earlier than `timestamp`."""
-        from_offset = self.log_start_offset
-        while (batch := self.batch_for_timestamp(timestamp, from_offset)) is not None:
-            found = first_record(batch, timestamp, self.log_start_offset)
-            if found is not None:
-                return found
-            from_offset = read_header(batch).last_offset + 1
-        return None
 
     def earliest(self) -> TimestampOffset:
         entries = self.epochs.entries()
@@ -422,11 +396,6 @@ class PartitionLog:
     @reading
     def batch_of_max_timestamp(self) -> memoryview | None:
         return self.segments.batch_of_max_timestamp(self.log_start_offset)
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp, None in an empty log."""
-        batch = self.batch_of_max_timestamp()
-        return None if batch is None else first_record(batch, read_header(batch).max_timestamp, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it, (-1, -1) if unknown."""

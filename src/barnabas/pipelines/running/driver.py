@@ -1,8 +1,8 @@
 """The process that runs a pipeline's file: `python -m barnabas.pipelines.running.driver LAUNCH`, a child of the
 supervisor.
 
-It runs the file as `__main__` and watches its queries beside it, on a thread of its own. Spark's processes start half a
-second after the file, or when it asks for them: most mistakes are found before (pending.py). Every second the driver
+It runs the file as `__main__` and watches its queries beside it, on a thread of its own. Spark's processes start
+shortly after the file, or when it asks for them: many mistakes are found before (pending.py). Every second the driver
 reports to the supervisor, one JSON object a line. A line on its stdin, or its end, asks it to stop: the
 sources give no new records from then on, queries end where they come to rest, and the file goes on behind whatever
 waited for them.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import ClientError
 
-HEAD_START_S = 0.5  # of the file before Spark: what is wrong in it is mostly found by then
+HEAD_START_S = 0.15  # of the file before Spark: what is wrong in its first lines is found by then
 WAIT_S = 1.0  # until a topic or a broker that was not there is looked for again
 REPORT_S = 1.0
 FIRST_LOOK_S = 0.1  # until there is a first result

@@ -116,7 +116,7 @@ class StartingSession:
         if self._local:
             # Spark looks for python3 on the PATH otherwise.
             chosen = workers_python.chosen_by_user() or sys.executable
-            os.environ[workers_python.EVERYWHERE] = launcher() if quick_start else chosen
+            workers_python.use(launcher() if quick_start else chosen)
         else:
             workers_python.choose_for_driver_only()
         self.wants_archive = self._local and quick_start and not submitted

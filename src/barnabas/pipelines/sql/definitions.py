@@ -32,6 +32,8 @@ PROPERTIES = {
     "KEY_SCHEMA_FULL_NAME",
     "VALUE_SCHEMA_FULL_NAME",
     "VALUE_AVRO_SCHEMA_FULL_NAME",
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
     "RETENTION_MS",
     "CLEANUP_POLICY",
     "SOURCED_BY_CONNECTOR",
@@ -64,6 +66,7 @@ def format_info(
     if (delimiter := properties.get(f"{what}_DELIMITER")) is not None:
         if upper != "DELIMITED":
             raise SqlError(f"{what}_DELIMITER is supported by format DELIMITED only, not by {upper}.")
+        check_delimiter(str(delimiter), what)
         given["DELIMITER"] = delimiter
     if what == "VALUE" and (wrap := properties.get("WRAP_SINGLE_VALUE")) is not None:
         if len(columns) != 1:
@@ -78,6 +81,12 @@ def format_info(
         given["REGISTRY"] = settings.get("ksql.schema.registry.url")
         if (schema_id := properties.get(f"{what}_SCHEMA_ID")) is not None:
             given["SCHEMA_ID"] = int(schema_id)
+    if (nulls := properties.get(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION")) is not None:
+        if not upper.startswith("PROTOBUF"):
+            raise SqlError(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION is for PROTOBUF, and {what}_FORMAT is {upper}.")
+        if str(nulls).upper() not in ("OPTIONAL", "WRAPPER"):
+            raise SqlError(f"{what}_PROTOBUF_NULLABLE_REPRESENTATION is OPTIONAL or WRAPPER, not {nulls}.")
+        given["NULLABLE"] = str(nulls).upper()
     if (full_name := full_schema_name(properties, what)) is not None:
         if upper not in ("AVRO", "PROTOBUF"):
             raise SqlError(f"{what}_SCHEMA_FULL_NAME is for AVRO and PROTOBUF, and {what}_FORMAT is {upper}.")
@@ -85,6 +94,13 @@ def format_info(
             raise SqlError(f"{what}_SCHEMA_FULL_NAME cannot be empty.")
         given["SCHEMA_NAME"] = full_name
     return FormatInfo(upper, tuple(given.items()))
+
+
+def check_delimiter(delimiter: str, what: str) -> None:
+    if not delimiter.strip():
+        raise SqlError(f"{what}_DELIMITER can't be empty nor a blank: SPACE and TAB are written as words.")
+    if len(delimiter) > 1 and delimiter.upper() not in ("SPACE", "TAB"):
+        raise SqlError(f"{what}_DELIMITER is one character, or SPACE or TAB, not '{delimiter}'.")
 
 
 def full_schema_name(properties: Settings, what: str) -> str | None:
@@ -131,6 +147,11 @@ def columns_of(statement: tree.CreateSource) -> list[SourceColumn]:
         if role == HEADERS and one.header is None and one.kind != ALL_HEADERS:
             raise SqlError(f"Invalid type for HEADERS column: expected {ALL_HEADERS}, got {one.kind}")
         found.append(SourceColumn(one.name, one.kind, role, one.header))
+    headers = [one.header for one in found if one.role == HEADERS]
+    if None in headers and len(headers) > 1:
+        raise SqlError("A HEADERS column has all headers: there is one of it, and no HEADER('key') beside it.")
+    if twice := next((one for one in headers if headers.count(one) > 1), None):
+        raise SqlError(f"There is one column for each header: HEADER('{twice}') is there twice.")
     order = {KEY: 0, VALUE: 1, HEADERS: 2}
     return sorted(found, key=lambda one: order[one.role])
 
@@ -151,6 +172,8 @@ def defined(statement: tree.CreateSource, settings: Settings) -> DataSource:
         )
     default_key = str(settings.get("ksql.persistence.default.format.key", "KAFKA"))
     key_format = str(properties.get("KEY_FORMAT") or default_key)
+    for what, name in ((KEY, key_format), (VALUE, str(value_format))):
+        format_info(name, [], {one: properties[one] for one in properties if one == f"{what}_DELIMITER"}, {}, what)
     keys, values = inferred((keys, values), str(topic), (key_format, str(value_format)), properties, settings)
     columns = [*keys, *values, *(one for one in columns if one.role == HEADERS)]
     if statement.table and columns and not keys:

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.pipelines.sql.compute.aggregates import AGGREGATES
 from barnabas.pipelines.sql.definitions import check_properties, defined, format_info, named_column
 from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.formats.codecs import check_format
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import parse_statement
 from barnabas.pipelines.sql.metastore import KEY, VALUE, DataSource, FormatInfo, Metastore, SourceColumn, WindowInfo
@@ -21,6 +22,7 @@ from barnabas.pipelines.sql.plan.planner import Planned, plan
 from barnabas.pipelines.sql.relations import calls_in
 from barnabas.pipelines.sql.types import SqlType
 from barnabas.pipelines.streams.checks import fingerprint
+from barnabas.pipelines.streams.checks import kind_of as kind_of_step
 
 DEFINING = (
     tree.CreateSource,
@@ -289,10 +291,15 @@ def check_replaceable(known: DataSource, new: DataSource) -> None:
                 f"Cannot upgrade data source: DataSource '{known.name}' has {what.replace('_', ' ')} = "
                 f"{shown(getattr(known, what))}, which cannot be upgraded to {shown(getattr(new, what))}"
             )
-    if known.columns != new.columns[: len(known.columns)]:
-        raise SqlError(
-            f"Cannot upgrade data source: DataSource '{known.name}' must keep its columns in order, new ones come last."
-        )
+    for what, before, after in (("key columns", known.keys, new.keys), ("columns", known.values, new.values)):
+        there = after[: len(before)] if what == "columns" else after
+        if before != there:
+            gone = [one for at, one in enumerate(before) if at >= len(there) or there[at] != one] or list(before)
+            told = ", ".join(f"`{one.name}` {one.kind}{' KEY' if one.role == KEY else ''}" for one in gone)
+            raise SqlError(
+                f"Cannot upgrade data source: DataSource '{known.name}' must keep its columns in order, new ones come "
+                f"last. (The following {what} are changed, missing or reordered: [{told}])"
+            )
 
 
 def check_state_goes_on(old: PersistentQuery, query: tree.Query, planned: Planned, types: dict[str, SqlType]) -> None:
@@ -301,7 +308,8 @@ def check_state_goes_on(old: PersistentQuery, query: tree.Query, planned: Planne
     before = parse_statement(old.statement, types)
     assert isinstance(before, (tree.CreateAs, tree.InsertSelect))
     advice = f"TERMINATE {old.id}, DROP {old.sink} and create it anew"
-    if [one["name"] for one in steps] != [one["name"] for one in new_steps]:
+    keeps = any(one["stores"] or kind_of_step(one) == "repartition" for one in (*steps, *new_steps))
+    if keeps and [one["name"] for one in steps] != [one["name"] for one in new_steps]:
         raise SqlError(
             f"Cannot upgrade query {old.id}: the new one has other steps, and its state cannot go on. {advice}."
         )
@@ -367,6 +375,7 @@ def sink_source(
     keys = [one for one in columns if one.role == KEY]
     values = [one for one in columns if one.role == VALUE]
     key_name = str(properties.get("KEY_FORMAT") or inherited_key(first.key_format, settings))
+    check_format(key_name, [], "key")
     value_name = str(properties.get("VALUE_FORMAT") or first.value_format.name)
     timestamp = properties.get("TIMESTAMP")
     passed_on = {"VALUE_DELIMITER": first.value_format.get("DELIMITER")} if value_name.upper() == "DELIMITED" else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Any
 
 from barnabas.pipelines.sql.compute.casts import cast_between
@@ -65,9 +67,11 @@ def value_of(relation: Relation, name: str, expression: tree.Expression, kind: S
             return value
         if fits(given, kind) or (given.base == "STRING" and kind.base in EXACT_TEXT):
             return cast_between(given, kind)(value)
-        if given.base == "DECIMAL" and kind.base in ("DOUBLE", "DECIMAL"):
+        if given.base in ("DECIMAL", "INTEGER", "BIGINT") and kind.base in ("DOUBLE", "DECIMAL"):
             return cast_between(given, kind)(value)
-    except EvaluationError as error:
+        if given.base == "STRING" and kind.base == "BYTES":
+            return base64.b64decode(value, validate=True)
+    except (EvaluationError, binascii.Error) as error:
         raise SqlError(f"Failed to insert values into column {name}: {error}") from None
     raise SqlError(f"Expected type {kind} for field {name} but got {given}: {literal(value)}")
 

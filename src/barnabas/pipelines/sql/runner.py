@@ -39,6 +39,17 @@ class CaseRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+class Written(NamedTuple):
+    """A record as its topic has it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    inserted: bool = False  # by INSERT ... VALUES, not by a query
+
+
 @dataclass
 class Running:
     driver: TopologyTestDriver
@@ -53,7 +64,7 @@ class Bench:
     engine: Engine = field(default_factory=lambda: Engine(settings={"ksql.schema.registry.url": MOCK_REGISTRY}))
     partitions: int = 1
     _running: dict[str, Running] = field(default_factory=dict)
-    _written: list[tuple[str, bytes | None, bytes | None, int]] = field(default_factory=list)
+    _written: list[Written] = field(default_factory=list)
     _types: dict[str, Any] = field(default_factory=dict)
     _variables: dict[str, str] = field(default_factory=dict)
     _number: int = 0
@@ -72,23 +83,30 @@ class Bench:
         if isinstance(statement, tree.InsertValues):
             self._insert(statement)
             return
+        if isinstance(statement, tree.RunScript):
+            self.execute(Path(statement.path).read_text())
+            return
         if not isinstance(statement, DEFINING):
             raise SqlError(f"The test runner has no use for {type(statement).__name__} statements.")
         if isinstance(statement, tree.CreateFunction):
             check_function(statement)
         change = self.engine.apply(statement, self._number)
         self._number += 1
-        for query_id in change.stops:
-            self._running.pop(query_id).driver.close()
+        stopped = {query_id: self._running.pop(query_id).driver for query_id in change.stops}
         if change.starts is not None:
-            self._start(change.starts)
+            self._start(change.starts, stopped.pop(change.starts.id, None))
+        for one in stopped.values():
+            one.close()
 
-    def _start(self, query: PersistentQuery) -> None:
-        self.start(query.id, query.planned)
+    def _start(self, query: PersistentQuery, before: TopologyTestDriver | None) -> None:
+        self.start(query.id, query.planned, before)
 
-    def start(self, query_id: str, planned: Planned) -> None:
+    def start(self, query_id: str, planned: Planned, before: TopologyTestDriver | None = None) -> None:
+        """A query that replaces one goes on at its state."""
         graph = planned.topology.graph
         driver = TopologyTestDriver(planned.topology, partitions=self.partitions)
+        if before is not None:
+            driver.go_on(before)
         sinks = {sink.topic for _, sink in graph.sinks()}
         self._running[query_id] = Running(driver, set(graph.topics()), sinks)
 
@@ -106,8 +124,8 @@ class Bench:
     def rows(self) -> list[tuple[Any, ...]]:
         import pickle
 
-        found = [pickle.loads(value) for topic, _, value, _ in self._written if topic == ROWS_TOPIC and value]
-        self._written = [one for one in self._written if one[0] != ROWS_TOPIC]
+        found = [pickle.loads(one.value) for one in self._written if one.topic == ROWS_TOPIC and one.value]
+        self._written = [one for one in self._written if one.topic != ROWS_TOPIC]
         return found
 
     def pipe(self, record: CaseRecord) -> None:
@@ -130,7 +148,7 @@ class Bench:
                     at, record_key, record_value, timestamp_ms=time, partition=partition, headers=given
                 )
                 for row in self._results(one):
-                    self._written.append((row[0], row[1], row[2], row[3]))
+                    self._written.append(Written(*row))
                     waiting.append(row)
 
     def _results(self, one: Running) -> list[tuple[str, bytes | None, bytes | None, int, tuple[Any, ...]]]:
@@ -147,17 +165,22 @@ class Bench:
 
         source = self.engine.metastore.source(statement.target)
         key, value, time = record_of(source, statement, now_ms=0, functions=self.engine.metastore.functions)
+        self._written.append(Written(source.topic, key, value, time, inserted=True))
         self.pipe_bytes(source.topic, key, value, time)
+
+    def taken(self) -> list[Written]:
+        """What INSERT and queries have written since the last time, in its order."""
+        found = [one for one in self._written if one.topic != ROWS_TOPIC]
+        self._written = [one for one in self._written if one.topic == ROWS_TOPIC]
+        return found
 
     def output(self) -> list[CaseRecord]:
         """What queries have written since the last time, in its order."""
-        found = [
-            decoded(self.source_of(topic), topic, key, value, time)
-            for topic, key, value, time in self._written
-            if topic != ROWS_TOPIC
+        return [
+            decoded(self.source_of(one.topic), one.topic, one.key, one.value, one.timestamp_ms)
+            for one in self.taken()
+            if not one.inserted
         ]
-        self._written = [one for one in self._written if one[0] == ROWS_TOPIC]
-        return found
 
     def source_of(self, topic: str) -> DataSource:
         found = [one for one in self.engine.metastore.sources.values() if one.topic == topic]

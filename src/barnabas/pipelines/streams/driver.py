@@ -182,6 +182,12 @@ class TopologyTestDriver:
         self._partitions = dict(move_state(directory, partitions, version=self._batch, cache_bytes=cache).after)
         del self._plan
 
+    def go_on(self, before: TopologyTestDriver) -> None:
+        """At the state of another driver, whose topology this one replaces; that one is over."""
+        before._flushed()
+        self._directory.cleanup()
+        self._directory, self._batch, self._offsets = before._directory, before._batch, before._offsets
+
     def replay(self) -> None:
         """The next batch has the number of the last one, as after a crash before it was committed."""
         self._batch -= 1

@@ -202,8 +202,16 @@ def default_run_on_ms(topology: Topology, plan: Plan, spark: SparkSession, *, ex
     for other queries: a batch that runs on takes one."""
     if not (exactly_once and plan.can_run_on) or topology.graph.named_stores:
         return 0
-    taken = sum(1 for run in list(_running) if run.run_on_ms and run.is_active) + 1
+    taken = sum(1 for run in list(_running) if run.run_on_ms and is_alive(run)) + 1
     return RUN_ON_MS if taken < spark.sparkContext.defaultParallelism else 0
+
+
+def is_alive(run: StreamsRun) -> bool:
+    """Also of one whose session has ended, or its JVM."""
+    try:
+        return run.is_active
+    except Exception:
+        return False
 
 
 def starting(

@@ -21,6 +21,7 @@ from barnabas.services.registry.entities import (
     merge_rule_sets,
     reserved_fields,
     with_confluent_version,
+    without_rules,
 )
 from barnabas.services.registry.levels import Level, check
 from barnabas.services.registry.library import Library
@@ -38,9 +39,10 @@ from barnabas.services.registry.records import (
     Record,
     StoredSchema,
 )
-from barnabas.services.registry.requests import SchemaRequest
+from barnabas.services.registry.requests import SchemaRequest, TagRequest
 from barnabas.services.registry.state import State, in_scope
 from barnabas.services.registry.subjects import DEFAULT_CONTEXT, Subject, context_of
+from barnabas.services.registry.tags import tags_of, with_tags
 
 READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 
@@ -85,8 +87,14 @@ def register(
     subject: str,
     request: SchemaRequest,
     normalize: bool,
+    *,
+    force: bool = False,
 ) -> RegistryDecision:
+    """`force` registers what is not compatible. What is imported is neither compared nor normalized."""
     _check_register_mode(state, subject, request.id)
+    if request.tags_added or request.tags_removed:
+        text = with_tags(request.type, request.text, request.tags_added, request.tags_removed)
+        request = replace(request, text=text, version=request.version or -1)
     mode = state.mode_in_scope(subject)
     config = state.config_in_scope(subject)
     versions = state.versions(subject)[::-1]
@@ -96,7 +104,7 @@ def register(
         request = _filled_from_previous(request, config, living[0] if living else None, new_version)
     if not request.text.strip():
         raise errors.invalid_schema("Empty schema")
-    parsed, request = canonicalized(library, rules, config, subject, request, normalize)
+    parsed, request = canonicalized(library, rules, config, subject, request, normalize and mode != "IMPORT")
     context = context_of(subject)
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)
     schema_id = request.id
@@ -108,7 +116,7 @@ def register(
         schema_id = known_id
     if request.version == 0 and (same := find_equivalent(library, parsed, request, living, schema_id)) is not None:
         return RegistryDecision(answer=same, schema=same)
-    if mode != "IMPORT":
+    if mode != "IMPORT" and not force:
         check_compatible(library, rules, config, subject, parsed, request, living)
     if request.version > 0 and request.version != new_version and mode != "IMPORT":
         raise errors.invalid_schema("Version is not one more than previous version")
@@ -130,6 +138,28 @@ def register(
         rule_set=request.rule_set,
     )
     return RegistryDecision(_registration(state, schema, versions), schema, schema)
+
+
+def modify_tags(
+    state: State, library: Library, pending: Pending, rules: Rules, stored: StoredSchema, changes: TagRequest
+) -> RegistryDecision:
+    """The next version of a subject: the given one with other tags, metadata or rules."""
+    rule_set = changes.rule_set
+    if changes.rules_merged is not None or changes.rules_removed:
+        before = state.version(stored.subject, changes.version - 1 if changes.version > 0 else -1)
+        rule_set = merge_rule_sets(before.rule_set if before is not None else None, changes.rules_merged)
+        rule_set = without_rules(rule_set, changes.rules_removed)
+    request = SchemaRequest(
+        text=stored.text,
+        type=stored.type,
+        version=changes.version,
+        references=stored.references,
+        metadata=stored.metadata if changes.metadata is None else changes.metadata,
+        rule_set=rule_set,
+        tags_added=changes.tags_added,
+        tags_removed=changes.tags_removed,
+    )
+    return register(state, library, pending, rules, stored.subject, request, False)
 
 
 def _registration(state: State, schema: StoredSchema, versions: list[StoredSchema]) -> list[Record]:
@@ -222,6 +252,8 @@ def _filled_from_previous(
         if previous is None:
             raise errors.invalid_schema("Empty schema")
         request = replace(request, text=previous.text, type=previous.type, references=previous.references)
+    if request.keeps_tags and previous is not None and (tags := tags_of(previous.type, previous.text)):
+        request = replace(request, text=with_tags(request.type, request.text, tags, {}))
     return with_defaults(request, config, previous, new_version)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -158,6 +158,15 @@ def merge_rule_sets(old: Tree | None, new: Tree | None) -> Tree | None:
     if enabled := new.get("enableAt") or old.get("enableAt"):
         merged["enableAt"] = enabled
     return merged
+
+
+def without_rules(rule_set: Tree | None, names: Set[str]) -> Tree | None:
+    if rule_set is None or not names:
+        return rule_set
+    kept = {key: [rule for rule in rule_set.get(key, []) if rule["name"] not in names] for key in RULE_LISTS}
+    return {key: each for key, each in rule_set.items() if key not in RULE_LISTS or kept[key]} | {
+        key: rules for key, rules in kept.items() if rules
+    }
 
 
 def reserved_fields(metadata: Tree | None) -> set[str]:

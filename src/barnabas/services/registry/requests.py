@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ from barnabas.services.registry.entities import (
     references_from,
     rule_set_from,
 )
-from barnabas.services.registry.errors import RegistryError, invalid_level, invalid_mode
+from barnabas.services.registry.errors import RegistryError, invalid_level, invalid_mode, invalid_rule_set
 from barnabas.services.registry.levels import Level
 from barnabas.services.registry.records import decode_json
+from barnabas.services.registry.tags import Tags, tags_from
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 TEXT_SETTINGS = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
@@ -35,6 +36,26 @@ class SchemaRequest:
     references: tuple[Reference, ...] = ()
     metadata: Tree | None = None
     rule_set: Tree | None = None
+    tags_added: Tags = field(default_factory=dict)
+    tags_removed: Tags = field(default_factory=dict)
+    keeps_tags: bool = False  # the version before hands its tags on
+
+    @property
+    def has_tags(self) -> bool:
+        return bool(self.tags_added or self.tags_removed or self.keeps_tags)
+
+
+@dataclass(frozen=True, slots=True)
+class TagRequest:
+    """What `.../versions/N/tags` changes of a version, to make the next one of it. Version -1 is not given."""
+
+    version: int
+    tags_added: Tags
+    tags_removed: Tags
+    metadata: Tree | None
+    rule_set: Tree | None
+    rules_merged: Tree | None
+    rules_removed: frozenset[str] = frozenset()
 
 
 def read_body(body: bytes) -> Tree:
@@ -63,7 +84,29 @@ def schema_request(body: bytes) -> SchemaRequest:
         references=references_from(tree.get("references")),
         metadata=metadata_from(tree.get("metadata")),
         rule_set=rule_set_from(tree.get("ruleSet")),
+        tags_added=tags_from(tree.get("schemaTagsToAdd"), "schemaTagsToAdd"),
+        tags_removed=tags_from(tree.get("schemaTagsToRemove"), "schemaTagsToRemove"),
+        keeps_tags=tree.get("propagateSchemaTags") is True,
     )
+
+
+def tag_request(body: bytes) -> TagRequest:
+    tree = read_body(body)
+    removed = tree.get("rulesToRemove") or []
+    if not isinstance(removed, list) or not all(isinstance(name, str) for name in removed):
+        raise MalformedBody("rulesToRemove is not a list of names")
+    request = TagRequest(
+        version=_integer(tree, "newVersion", -1),
+        tags_added=tags_from(tree.get("tagsToAdd"), "tagsToAdd"),
+        tags_removed=tags_from(tree.get("tagsToRemove"), "tagsToRemove"),
+        metadata=metadata_from(tree.get("metadata")),
+        rule_set=rule_set_from(tree.get("ruleSet")),
+        rules_merged=rule_set_from(tree.get("rulesToMerge")),
+        rules_removed=frozenset(removed),
+    )
+    if request.rule_set is not None and (request.rules_merged is not None or removed):
+        raise invalid_rule_set("ruleSet should be omitted if specifying rulesToMerge or rulesToRemove")
+    return request
 
 
 def config_request(body: bytes) -> Tree:

@@ -19,7 +19,13 @@ from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.http import Call, Routes
 from barnabas.services.registry.lookup import find_equivalent
 from barnabas.services.registry.records import StoredSchema
-from barnabas.services.registry.requests import SchemaRequest, config_request, mode_request, schema_request
+from barnabas.services.registry.requests import (
+    SchemaRequest,
+    config_request,
+    mode_request,
+    schema_request,
+    tag_request,
+)
 from barnabas.services.registry.service import Service
 from barnabas.services.registry.subjects import (
     ANY_CONTEXT,
@@ -30,6 +36,7 @@ from barnabas.services.registry.subjects import (
     is_valid,
     normalized,
 )
+from barnabas.services.registry.tags import shown_tags
 from barnabas.web.errors import plain_error
 
 VERSION = {"version": "8.0.0", "commitId": "barnabas"}
@@ -123,7 +130,7 @@ async def schema_of_id(service: Service, call: Call) -> Any:
         tree["maxId"] = service.state.id_max.get(context_of(stored.subject), 1)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree
+    return tree | shown_tags(stored, call.query.get("tags", ()))
 
 
 async def schema_text_of_id(service: Service, call: Call) -> Any:
@@ -297,16 +304,19 @@ async def register(service: Service, call: Call) -> Any:
         raise errors.invalid_subject(call.parameters[0])
     subject, state = call.parameters[0], service.state
     config = state.config_in_scope(subject)
-    normalize = call.flag("normalize") or bool(config.get("normalize"))
+    is_import, force = state.mode_in_scope(subject) == "IMPORT", call.flag("force")
+    normalize = not is_import and (call.flag("normalize") or bool(config.get("normalize")))
 
     def decision() -> RegistryDecision:
-        return decide.register(state, service.library, service.pending, service.rules, subject, request, normalize)
+        return decide.register(
+            state, service.library, service.pending, service.rules, subject, request, normalize, force=force
+        )
 
     async with service.prepared(subject, request):
-        known = _already_registered(service, subject, request, normalize)
+        known = None if request.has_tags else _already_registered(service, subject, request, normalize)
         if known is not None:
             return _registered(service, call, known)
-        if service.is_primary and state.mode_in_scope(subject) != "IMPORT":
+        if service.is_primary and not is_import and not force and not request.has_tags:
             living = [each for each in state.versions(subject)[::-1] if not each.deleted]
             await service.compare_ahead(subject, request, normalize, living)
         refers = bool(request.references)
@@ -338,7 +348,7 @@ async def schema_of_version(service: Service, call: Call) -> Any:
     tree = _formatted(service, call, stored)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree
+    return tree | shown_tags(stored, call.query.get("tags", ()))
 
 
 async def schema_text_of_version(service: Service, call: Call) -> Any:
@@ -373,6 +383,19 @@ def _qualify_references(tree: Any, stored: StoredSchema) -> None:
     for reference in tree.get("references", ()):
         if context_of(reference["subject"]) == DEFAULT_CONTEXT:
             reference["subject"] = Subject(context, reference["subject"]).text
+
+
+async def modify_tags(service: Service, call: Call) -> Any:
+    if not is_valid(call.parameters[0]):
+        raise errors.invalid_subject(call.parameters[0])
+    changes, stored = tag_request(call.body), await _version(service, call, deleted=False)
+    decision = lambda: decide.modify_tags(  # noqa: E731
+        service.state, service.library, service.pending, service.rules, stored, changes
+    )
+    answer = await service.change(
+        stored.subject, call, decision, "Modify tags", concerns_references=bool(stored.references)
+    )
+    return _registered(service, call, answer) if isinstance(answer, StoredSchema) else answer
 
 
 async def delete_version(service: Service, call: Call) -> Any:
@@ -513,6 +536,7 @@ ROUTES: Routes = {
     ("subjects", "*", "versions", "*"): {"GET": schema_of_version, "DELETE": delete_version},
     ("subjects", "*", "versions", "*", "schema"): {"GET": schema_text_of_version},
     ("subjects", "*", "versions", "*", "referencedby"): {"GET": referenced_by},
+    ("subjects", "*", "versions", "*", "tags"): {"POST": modify_tags},
     ("compatibility", "subjects", "*", "versions"): {"POST": test_compatibility},
     ("compatibility", "subjects", "*", "versions", "*"): {"POST": test_compatibility},
     ("config",): CONFIG,

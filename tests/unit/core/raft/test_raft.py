@@ -626,3 +626,16 @@ def _scramble_numbers(message: object, random: Random, numbers: list[int]) -> No
             setattr(message, name, random.random() < 0.5)
         elif isinstance(value, int) and name not in ("partition", "partition_index"):
             setattr(message, name, random.choice(numbers))
+
+
+def test_a_voter_that_fetches_from_two_directories_is_told_of() -> None:
+    stage = Stage()
+    stage.flush(stage.lead().flush)
+    assert stage.ask(fetch_request(1, 1, last_epoch=1)).notes == []
+    double = fetch_request(1, 1, last_epoch=1)
+    double.topics[0].partitions[0].replica_directory_id = directory_id(9)
+    (note,) = stage.ask(double).notes
+    assert "two processes have node.id 2" in note
+    assert stage.ask(double).notes == []
+    assert len(stage.ask(fetch_request(1, 1, last_epoch=1)).notes) == 1
+    assert stage.ask(fetch_request(1, 1, last_epoch=1, replica=8)).notes == [], "an observer"

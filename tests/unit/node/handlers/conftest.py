@@ -110,6 +110,7 @@ def node() -> Any:
         raft=SimpleNamespace(leader_id=1),
         metadata_cache=MetadataCache(1, "cluster"),
         config=SimpleNamespace(
+            listeners=(),
             auto_create_topics_enable=True,
             delete_topic_enable=True,
             max_request_partition_size_limit=2000,

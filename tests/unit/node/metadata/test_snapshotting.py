@@ -225,7 +225,7 @@ async def test_a_snapshot_that_cannot_be_written_harms_nobody(
         await with_snapshot(controller, directory, "first")
         monkeypatch.setattr(snapshotting, "_write_file", fail)
         await controller.submit(directory.create_topic("orders"))
-        await until(lambda: "could not be written" in caplog.text)
+        await until(lambda: "could not write the metadata snapshot" in caplog.text)
         assert controller.raft.failure is None
         assert await controller.submit(directory.create_topic("more")) == "created"
 

@@ -20,6 +20,7 @@ from barnabas.node.storage.segment import segment as segment_module
 from barnabas.node.storage.segment.segments import NotFoundYet
 from barnabas.wire.batch import BatchHeader, Record, build_batch, decode_records, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.log_reading import iterate, max_timestamp, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 Create = Callable[..., PartitionLog]
@@ -172,10 +173,10 @@ def check_against(log: PartitionLog, naive: list[BatchHeader], random_source: ra
     records = [(h.base_timestamp + i, h.base_offset + i) for h in naive for i in range(h.records_count)]
     for timestamp in {random_source.choice(records)[0] + step for step in (0, 1)}:
         expected_record = next((r for r in records if r[0] >= timestamp), None)
-        found_record = log.offset_for_timestamp(timestamp)
+        found_record = offset_for_timestamp(log, timestamp)
         assert (found_record and tuple(found_record[:2])) == expected_record
     greatest = max(record[0] for record in records)
-    found_max = log.max_timestamp()
+    found_max = max_timestamp(log)
     assert found_max is not None
     assert found_max[:2] == next(r for r in records if r[0] == greatest)
 
@@ -338,14 +339,14 @@ def test_offsets_by_time_carry_epoch_and_the_record_s_own_timestamp(create: Crea
         log.append(
             build_batch([Record(j, at, b"k", b"v") for j, at in enumerate(stamps)]), leader_epoch=i, now_ms=NOW_MS
         )
-    assert log.offset_for_timestamp(0) == (10, 0, 0)
-    assert log.offset_for_timestamp(15) == (30, 1, 0)
-    assert log.offset_for_timestamp(31) == (40, 3, 1)
-    assert log.offset_for_timestamp(41) is None
-    assert log.max_timestamp() == (40, 3, 1)
+    assert offset_for_timestamp(log, 0) == (10, 0, 0)
+    assert offset_for_timestamp(log, 15) == (30, 1, 0)
+    assert offset_for_timestamp(log, 31) == (40, 3, 1)
+    assert offset_for_timestamp(log, 41) is None
+    assert max_timestamp(log) == (40, 3, 1)
     assert log.latest() == (-1, 6, 2)
     log.advance_log_start_offset(2)
-    assert log.offset_for_timestamp(5) == (20, 2, 0)
+    assert offset_for_timestamp(log, 5) == (20, 2, 0)
 
 
 def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
@@ -368,8 +369,8 @@ def test_a_search_by_time_looks_at_some_batches_at_once(create: Create) -> None:
 
 def test_an_empty_log_has_no_offsets_by_time(create: Create) -> None:
     log = create()
-    assert log.max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert max_timestamp(log) is None
+    assert offset_for_timestamp(log, 0) is None
     assert log.earliest() == (-1, 0, -1)
     assert log.latest() == (-1, 0, -1)
 
@@ -379,8 +380,8 @@ def test_log_append_time_is_the_log_s_clock(create: Create, batch: Build) -> Non
     result = log.append(bytes(batch(3, timestamp=5)), leader_epoch=0, now_ms=NOW_MS + 7)
     assert result.log_append_time_ms == NOW_MS + 7
     assert {record.timestamp for record in decode_records(log.read(0, 1))} == {NOW_MS + 7}
-    assert log.max_timestamp() == (NOW_MS + 7, 0, 0)
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 7, 0, 0)
+    assert max_timestamp(log) == (NOW_MS + 7, 0, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS + 7, 0, 0)
 
 
 def test_a_clean_close_and_open_change_nothing(create: Create, reopen: Create, batch: Build, directory: Path) -> None:
@@ -494,8 +495,8 @@ def test_batches_are_iterated_from_any_offset(create: Create, batch: Build) -> N
     log = create(segment_bytes=3 * len(batch(10)))
     for _ in range(10):
         append(log, batch(10))
-    assert [read_header(each).base_offset for each in log.iterate(35)] == [30, 40, 50, 60, 70, 80, 90]
-    assert len(list(log.iterate())) == 10
+    assert [read_header(each).base_offset for each in iterate(log, 35)] == [30, 40, 50, 60, 70, 80, 90]
+    assert len(list(iterate(log))) == 10
 
 
 def synced_names(log: PartitionLog) -> set[str]:
@@ -558,6 +559,24 @@ def test_a_flush_leaves_it_to_its_thread_to_open_files(
     task.run()
     log.flushed(task)
     assert log.recovery_point == 30
+
+
+def test_the_files_of_segments_that_nobody_has_read_are_named_without_a_look_at_the_disk(
+    create: Create, batch: Build, reopen: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention of a log with thousands of segments names all their files on the event loop."""
+    log = create(segment_bytes=len(batch(10)))
+    for _ in range(4):
+        append(log, batch(10))
+    log.close(clean=True)
+    again = reopen(clean=True, recovery_point=40, segment_bytes=len(batch(10)))
+    segments = again.give_up_segments(20)
+    with monkeypatch.context() as watched:
+        for call in ("stat", "open"):
+            watched.setattr(os, call, lambda *args, call=call, **options: pytest.fail(f"{call} of {args}"))
+        names = [new for segment in segments for _, new in segment.mark_deleted(may_repeat=False)]
+    assert names == [f"{base:020d}{suffix}.deleted" for base in (0, 10) for suffix in (".log", ".index", ".timeindex")]
+    again.close(clean=False)
 
 
 def test_segments_below_a_start_that_is_on_the_disk_are_not_flushed_any_more(create: Create, batch: Build) -> None:

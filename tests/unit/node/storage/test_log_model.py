@@ -15,6 +15,7 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.segment import segment as segment_module
 from barnabas.wire.batch import BatchHeader, Record, build_batch, read_header
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=150, file_delete_delay_ms=0)
 RING_BATCHES = 3
@@ -107,7 +108,7 @@ class LogModel(RuleBasedStateMachine):
         log = self.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         alive = [header for header in self.batches if header.last_offset >= self.start]
-        assert [read_header(batch) for batch in log.iterate()] == alive
+        assert [read_header(batch) for batch in iterate(log)] == alive
         assert log.size_bytes >= sum(header.size for header in alive)
         for header in alive[:: max(len(alive) // 5, 1)]:
             offset = max(header.last_offset, self.start)
@@ -116,7 +117,7 @@ class LogModel(RuleBasedStateMachine):
         timestamps = [(header.max_timestamp, header) for header in alive]
         if timestamps:
             target = timestamps[len(timestamps) // 2][0]
-            found = log.offset_for_timestamp(target)
+            found = offset_for_timestamp(log, target)
             expected = next(header for timestamp, header in timestamps if timestamp >= target)
             assert found is not None
             assert found.offset == max(expected.base_offset, self.start)

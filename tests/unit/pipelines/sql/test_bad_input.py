@@ -40,13 +40,14 @@ REFUSED = {
     ),
     # What would change the meaning of a query that runs.
     "CREATE OR REPLACE STREAM s (id STRING KEY, v STRING) WITH (kafka_topic='s', value_format='JSON');": (
-        "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last."
+        "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last. "
+        "(The following columns are changed, missing or reordered: [`V` INTEGER"
     ),
     "CREATE OR REPLACE STREAM big WITH (value_format='DELIMITED') AS SELECT * FROM s WHERE v > 1;": (
         "Cannot upgrade data source: DataSource 'BIG' has value format = JSON, which cannot be upgraded to DELIMITED"
     ),
-    "CREATE OR REPLACE STREAM big AS SELECT * FROM s;": (
-        "Cannot upgrade query CSAS_BIG_2: the new one has other steps, and its state cannot go on."
+    "CREATE OR REPLACE TABLE n AS SELECT id, COUNT(*) AS n, MIN(v) AS m FROM s WHERE v > 0 GROUP BY id;": (
+        "Cannot upgrade query CTAS_N_3: the new one has other steps, and its state cannot go on."
     ),
     "CREATE OR REPLACE TABLE n AS SELECT id, COUNT(*) AS n, MAX(v) AS m FROM s GROUP BY id;": (
         "Cannot upgrade query CTAS_N_3: its aggregates would change, and its state cannot go on."

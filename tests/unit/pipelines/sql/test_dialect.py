@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from barnabas.client.serdes import Deserializer, Schema, shared_registry
+from barnabas.client.serdes import Deserializer, Schema, Serializer, shared_registry
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
 from barnabas.pipelines.streams.errors import RecordError
@@ -370,6 +371,24 @@ def test_a_table_is_joined_by_a_foreign_key_first_or_not_at_all(bench: Bench) ->
             "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', key_schema_id=1);",
             "KEY_SCHEMA_ID is for formats with a registry",
         ),
+        *(
+            (
+                f"CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='DELIMITED', value_delimiter='{one}');",
+                told,
+            )
+            for one, told in (("<>", "is one character"), ("", "can't be empty"), (" ", "can't be empty"))
+        ),
+        ("CREATE STREAM s WITH (kafka_topic='s', value_format='FOO');", "Unknown format: FOO"),
+        ("CREATE STREAM s WITH (key_format='FOO') AS SELECT * FROM given;", "Unknown format: FOO"),
+        (
+            "CREATE STREAM s (a ARRAY<STRUCT<key STRING, value BYTES>> HEADERS, b BYTES HEADER('b')) "
+            "WITH (kafka_topic='s', value_format='JSON');",
+            "A HEADERS column has all headers",
+        ),
+        (
+            "CREATE STREAM s (a BYTES HEADER('b'), b BYTES HEADER('b')) WITH (kafka_topic='s', value_format='JSON');",
+            "is there twice",
+        ),
         ("DROP STREAM given DELETE TOPIC;", "Cannot delete topic for read-only source"),
         (
             "CREATE OR REPLACE STREAM given (v INT) WITH (kafka_topic='g', value_format='JSON');",
@@ -410,10 +429,9 @@ def test_a_given_schema_spells_its_fields_and_fills_what_is_missing(bench: Bench
         "CREATE STREAM s (v INT, more STRUCT<init INT>) WITH (kafka_topic='s', value_format='JSON');"
         f"CREATE STREAM o WITH (value_format='AVRO', value_schema_id={made.id}) AS SELECT v AS vname, more FROM s;"
     )
-    written: list[bytes | None] = []
     bench.pipe(CaseRecord("s", None, {"v": 1, "more": {"init": 2}}, 0))
-    written = [value for topic, _, value, _ in bench._written if topic == "O"]
-    found = Deserializer(registry).decode(written[0] or b"")
+    (written,) = (one.value for one in bench._written if one.topic == "O")
+    found = Deserializer(registry).decode(written or b"")
     assert found == {"vName": 1, "more": {"inIt": 2}, "extra": 7}
 
 
@@ -457,3 +475,45 @@ def test_a_schema_of_another_kind_is_told(bench: Bench) -> None:
     )
     with pytest.raises(RecordError, match="is of type AVRO, and the format is JSON_SR"):
         piped(bench, "s", (None, {"v": 1}))
+
+
+@pytest.mark.parametrize(
+    ("how", "written"), [("OPTIONAL", "optional int32 I = 1;"), ("WRAPPER", "google.protobuf.Int32")]
+)
+def test_protobuf_tells_null_from_nothing_if_asked_to(bench: Bench, how: str, written: str) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    with_nulls = f"value_format='PROTOBUF', value_protobuf_nullable_representation='{how}'"
+    bench.execute(
+        "CREATE STREAM s (i INT, t STRING) WITH (kafka_topic='s', value_format='JSON');"
+        f"CREATE STREAM p WITH (kafka_topic='nulls-{how}', {with_nulls}) AS SELECT * FROM s;"
+        "CREATE STREAM o WITH (value_format='JSON') AS SELECT * FROM p;"
+    )
+    for value in ({"i": None, "t": ""}, {"i": 0, "t": None}):
+        bench.pipe(CaseRecord("s", None, value, 0))
+    found = [one.value for one in bench.output() if one.topic == "O"]
+    assert found == [{"I": None, "T": ""}, {"I": 0, "T": None}]
+    assert written in registry.latest(f"nulls-{how}-value").schema.text
+
+
+def test_times_and_numbers_of_others_protobuf_are_read(bench: Bench) -> None:
+    registry = shared_registry(str(bench.engine.settings["ksql.schema.registry.url"]))
+    text = (
+        'syntax = "proto3"; import "google/protobuf/timestamp.proto";'
+        "message M { google.protobuf.Timestamp at = 1; Money cost = 2; Day day = 3; }"
+        "message Money { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
+        "message Day { int32 year = 1; int32 month = 2; int32 day = 3; }"
+    )
+    registry.register("others-value", Schema(text, "PROTOBUF"))
+    when = datetime(2020, 1, 1, 0, 0, 1, tzinfo=UTC)
+    value = {"at": when, "cost": {"value": b"\x7d", "scale": 2}, "day": {"year": 1970, "month": 1, "day": 3}}
+    data = Serializer(registry, Schema(text, "PROTOBUF")).encode("others", value)
+    bench.execute(
+        "CREATE STREAM s WITH (kafka_topic='others', value_format='PROTOBUF');"
+        "CREATE STREAM t (at TIMESTAMP, cost DECIMAL(5, 2), day DATE) "
+        "WITH (kafka_topic='others', value_format='PROTOBUF');"
+        "CREATE STREAM o WITH (value_format='JSON') AS SELECT at FROM s;"
+        "CREATE STREAM p WITH (value_format='JSON') AS SELECT * FROM t;"
+    )
+    bench.pipe_bytes("others", None, data, 0)
+    found = {one.topic: one.value for one in bench.output()}
+    assert found == {"O": {"AT": 1577836801000}, "P": {"AT": 1577836801000, "COST": 1.25, "DAY": 2}}

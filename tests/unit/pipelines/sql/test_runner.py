@@ -317,12 +317,12 @@ def test_a_record_that_cannot_be_read_is_told_in_the_processing_log() -> None:
     bench.execute(KEYED + "CREATE STREAM o AS SELECT * FROM s;")
     bench.pipe_bytes("s", b"a", b'{"v": "no number"}', 0)
     bench.pipe_bytes("s", b"a", b'{"v": 1}', 1)
-    (line,) = (json.loads(value or b"") for topic, _, value, _ in bench._written if topic == "log")
+    (line,) = (json.loads(one.value or b"") for one in bench._written if one.topic == "log")
     assert (
         line["message"]["deserializationError"]["errorMessage"]
         == 'Can\'t convert field V: For input string: "no number"'
     )
-    assert [value for topic, _, value, _ in bench._written if topic == "O"] == [b'{"V":1}']
+    assert [one.value for one in bench._written if one.topic == "O"] == [b'{"V":1}']
     bench.close()
 
 

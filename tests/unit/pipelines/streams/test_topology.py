@@ -101,6 +101,17 @@ def test_a_changed_topology_is_told_from_the_one_of_the_checkpoint() -> None:
     with pytest.raises(CheckpointError, match="topic lines had 2 partitions and has 3: keys have moved away"):
         check_unchanged(facts(words()), facts(words(), 3), "here")
 
+    def filtered(*, to: str) -> Topology:
+        topology = Topology()
+        topology.stream("lines").filter(lambda key, value: True).to(to)
+        return topology
+
+    copying = Topology()
+    copying.stream("lines").to("copy")
+    check_unchanged(facts(copying), facts(filtered(to="copy")), "here")  # between its ends nothing is kept
+    with pytest.raises(CheckpointError, match="another topology"):
+        check_unchanged(facts(copying), facts(filtered(to="others")), "here")
+
     def windowed(size: int) -> Topology:
         topology = Topology()
         topology.stream("lines").group_by_key().windowed_by(tumbling(size)).count().to("out")

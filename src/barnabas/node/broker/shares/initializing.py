@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.shares")
 NOT_DECIDED = -1
+AT_A_TIME = 50
 
 
 async def initialize(node: Shares, wanted: ToInitialize) -> None:
@@ -36,17 +38,26 @@ async def initialize(node: Shares, wanted: ToInitialize) -> None:
         except KafkaError:
             return False
 
+    async def begin(key: ShareKey) -> bool:
+        start_offset = wanted.start_offsets.get((key.topic_id, key.partition), NOT_DECIDED)
+        try:
+            await ask_until_settled(partial(node.persister.initialize, key, wanted.epoch, start_offset), is_ours)
+        except KafkaError as error:
+            log.warning("share group %s: %s-%d is not initialized yet: %s", *key, error)
+            return False
+        return True
+
     for topic_id, partitions in wanted.partitions.items():
-        for partition in sorted(partitions):
-            key = ShareKey(group_id, topic_id, partition)
-            start_offset = wanted.start_offsets.get((topic_id, partition), NOT_DECIDED)
-            try:
-                await ask_until_settled(partial(node.persister.initialize, key, wanted.epoch, start_offset), is_ours)
-            except KafkaError as error:
-                log.warning("share group %s: %s-%d is not initialized yet: %s", group_id, topic_id, partition, error)
+        keys = [ShareKey(group_id, topic_id, partition) for partition in sorted(partitions)]
+        for first in range(0, len(keys), AT_A_TIME):
+            asked = keys[first : first + AT_A_TIME]
+            begun = await asyncio.gather(*map(begin, asked))
+            done = frozenset(key.partition for key, has_begun in zip(asked, begun, strict=True) if has_begun)
+            if done:
+                ready[topic_id] = ready.get(topic_id, frozenset()) | done
+            if not all(begun):
                 failed.add(topic_id)
                 break
-            ready[topic_id] = ready.get(topic_id, frozenset()) | {partition}
     led.shard.members.share.failed_to_initialize(group_id, failed)
     try:
         await node.groups.submit(group_id, lambda shard: shard.members.share.initialized(group_id, ready))

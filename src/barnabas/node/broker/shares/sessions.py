@@ -26,6 +26,14 @@ class ShareSession:
     owner: Session
     epoch: int = 1
     partitions: dict[tuple[Uuid, int], None] = field(default_factory=dict)
+    turn: int = 0
+
+    def in_turn(self) -> list[tuple[Uuid, int]]:
+        """Another partition is the first in each fetch: one that always has records must not starve the others."""
+        listed = list(self.partitions)
+        first = self.turn % max(len(listed), 1)
+        self.turn += 1
+        return listed[first:] + listed[:first]
 
 
 class ShareSessions:

@@ -482,7 +482,13 @@ class Segment:
         self._ring_positions = array("q")
 
     def files(self) -> list[PooledFile]:
-        found = [self.file, self.offset_index.file, self.time_index.file]
+        """None of them is looked at: an index that nobody has used yet stays unread."""
+        offsets, times = self._offset_index, self._time_index
+        found = [
+            self.file,
+            self._beside(INDEX_SUFFIX) if offsets is None else offsets.file,
+            self._beside(TIME_INDEX_SUFFIX) if times is None else times.file,
+        ]
         return [*found, self.transactions.file] if self.transactions.exists else found
 
     def drop_suffix(self) -> None:

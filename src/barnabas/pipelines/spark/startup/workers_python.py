@@ -16,6 +16,7 @@ DRIVER = "PYSPARK_DRIVER_PYTHON"
 LAUNCHERS = "barnabas-forks-"  # how directories of launchers begin (fork_server.py)
 
 _chosen = False
+_used: str | None = None  # by the session of this program
 
 
 def chosen_by_user() -> str | None:
@@ -26,11 +27,20 @@ def chosen_by_user() -> str | None:
 
 
 def choose() -> None:
-    """The one that runs this program. With spark-submit the submitter has chosen."""
+    """The one that runs this program. With spark-submit the submitter has chosen. A session may have been started
+    before this is called: under `barnabas pipeline run` it starts beside the file."""
     global _chosen
+    if _used is not None and os.environ.get(EVERYWHERE) == _used:
+        return
     if "PYSPARK_GATEWAY_PORT" not in os.environ and chosen_by_user() is None:
         os.environ[EVERYWHERE] = sys.executable
         _chosen = True
+
+
+def use(interpreter: str) -> None:
+    """For the workers of a session that is about to start: an interpreter, or what forks them."""
+    global _used
+    os.environ[EVERYWHERE] = _used = interpreter
 
 
 def choose_for_driver_only() -> None:

@@ -37,6 +37,7 @@ AVRO = {
 }
 LOGICAL = {"timestamp-millis": TIMESTAMP, "date": DATE, "time-millis": TIME}
 PROTOBUF = {1: INTEGER, 2: BIGINT, 3: BIGINT, 4: BIGINT, 5: DOUBLE, 6: DOUBLE, 7: BOOLEAN, 8: STRING, 9: STRING}
+MESSAGES = {"google.protobuf.Timestamp": TIMESTAMP, "google.type.Date": DATE, "google.type.TimeOfDay": TIME}
 LOGICAL_NAMES = "org.apache.kafka.connect.data."
 JSON_LOGICAL = {"Timestamp": TIMESTAMP, "Date": DATE, "Time": TIME}
 JSON_CONNECT = {"int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "bytes": BYTES}
@@ -126,8 +127,8 @@ def field_kind(field: Any, around: tuple[str, ...]) -> SqlType:
         kind = PROTOBUF[field.cpp_type]
         if field.type == field.TYPE_BYTES:
             kind = BYTES
-    elif message.full_name == "google.protobuf.Timestamp":
-        kind = TIMESTAMP
+    elif message.full_name in MESSAGES:
+        kind = MESSAGES[message.full_name]
     elif message.full_name.startswith("google.protobuf.") and message.full_name.endswith("Value"):
         kind = field_kind(message.fields_by_name["value"], around)
     else:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from barnabas.pipelines.sql.compute.java import EXACT, EvaluationError
+from barnabas.pipelines.sql.compute import dates
+from barnabas.pipelines.sql.compute.java import EXACT, EvaluationError, fitted
 from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.formats.json import coercion, plain_writer
 from barnabas.pipelines.sql.types import SqlType
@@ -59,6 +61,14 @@ PROTOBUF = {
     "DATE": "int32",
     "TIME": "int32",
     "DECIMAL": "string",
+}
+WRAPPERS = {
+    "bool": "Bool",
+    "int32": "Int32",
+    "int64": "Int64",
+    "double": "Double",
+    "string": "String",
+    "bytes": "Bytes",
 }
 
 
@@ -146,7 +156,8 @@ class RegistryCodec(Codec):
             return json.dumps(tree if namespace else {key: one for key, one in tree.items() if key != "namespace"})
         if self.name == "JSON_SR":
             return json.dumps(json_object(self.columns) if self.wrap else json_type(self.columns[0][1]))
-        return protobuf_file(self.columns, str(self.settings.get("SCHEMA_NAME", "ConnectDefault1")))
+        name, nulls = self.settings.get("SCHEMA_NAME", "ConnectDefault1"), self.settings.get("NULLABLE", "")
+        return protobuf_file(self.columns, str(name), str(nulls))
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         from barnabas.client.serdes import RegistryRefused, RegistryUnreachable
@@ -208,7 +219,13 @@ def reader(kind: SqlType) -> Any:
     if kind.base == "BYTES":
         return lambda value: bytes(value) if isinstance(value, (bytes, bytearray)) else plain(value)
     if kind.base == "DECIMAL":
-        return lambda value: _unscaled(value, kind) if isinstance(value, (bytes, bytearray)) else plain(value)
+        return lambda value: _decimal(value, kind, plain)
+    if kind.base == "TIMESTAMP":
+        return lambda value: dates.ms_of(value) if isinstance(value, datetime) else plain(value)
+    if kind.base == "DATE":
+        return lambda value: _date(value) if isinstance(value, dict) else plain(value)
+    if kind.base == "TIME":
+        return lambda value: _time(value) if isinstance(value, dict) else plain(value)
     if kind.base == "STRUCT":
         readers = {name: reader(inner) for name, inner in kind.fields}
         return lambda value: _struct(value, readers)
@@ -219,6 +236,26 @@ def reader(kind: SqlType) -> Any:
         inner_reader = reader(kind.element)
         return lambda value: {key: None if one is None else inner_reader(one) for key, one in _entries(value)}
     return plain
+
+
+def _decimal(value: Any, kind: SqlType, otherwise: Any) -> Decimal:
+    """Bytes as in Avro, or Confluent's message of Protobuf."""
+    if isinstance(value, dict):
+        scale = int(value.get("scale", 0))
+        number = int.from_bytes(value.get("value", b""), "big", signed=True)
+        return fitted(EXACT.scaleb(Decimal(number), -scale), kind)
+    found: Decimal = _unscaled(value, kind) if isinstance(value, (bytes, bytearray)) else otherwise(value)
+    return found
+
+
+def _date(value: dict[str, Any]) -> int:
+    """Google's message of a date."""
+    return (date(value.get("year", 1970), value.get("month", 1), value.get("day", 1)) - date(1970, 1, 1)).days
+
+
+def _time(value: dict[str, Any]) -> int:
+    seconds = (value.get("hours", 0) * 60 + value.get("minutes", 0)) * 60 + value.get("seconds", 0)
+    return int(seconds * 1000 + value.get("nanos", 0) // 1_000_000)
 
 
 def _entries(value: Any) -> Any:
@@ -333,11 +370,13 @@ def json_type(kind: SqlType) -> dict[str, Any]:
     return json_object(kind.fields) if kind.base == "STRUCT" else dict(JSON_SCHEMA[kind.base])
 
 
-def protobuf_file(columns: Columns, full_name: str) -> str:
-    body, nested = _message_body(columns)
+def protobuf_file(columns: Columns, full_name: str, nulls: str) -> str:
+    """`nulls` says how a field that is null differs from one that is 0 or empty: OPTIONAL, WRAPPER, or not at all."""
+    body, nested = _message_body(columns, nulls)
     package, _, name = full_name.rpartition(".")
     packaged = f"package {package};\n\n" if package else ""
-    return f'syntax = "proto3";\n\n{packaged}message {name} {{\n{body}{nested}}}\n'
+    imports = 'import "google/protobuf/wrappers.proto";\n\n' if "google.protobuf." in body + nested else ""
+    return f'syntax = "proto3";\n\n{packaged}{imports}message {name} {{\n{body}{nested}}}\n'
 
 
 def renamed(value: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
@@ -369,21 +408,26 @@ def spelled_as(value: Any, tree: Any, named: dict[str, Any]) -> Any:
     return spelled_as(value, kind, named) if not isinstance(kind, str) else value
 
 
-def _message_body(columns: Columns) -> tuple[str, str]:
+def _message_body(columns: Columns, nulls: str) -> tuple[str, str]:
     lines: list[str] = []
     nested: list[str] = []
     for number, (name, kind) in enumerate(columns, 1):
-        lines.append(f"  {_proto_type(name, kind, nested)} {name} = {number};\n")
+        written = _proto_type(name, kind, nested, nulls)
+        if kind.base in PROTOBUF and nulls == "OPTIONAL":
+            written = f"optional {written}"
+        elif kind.base in PROTOBUF and nulls == "WRAPPER":
+            written = f"google.protobuf.{WRAPPERS[written]}Value"
+        lines.append(f"  {written} {name} = {number};\n")
     return "".join(lines), "".join(nested)
 
 
-def _proto_type(name: str, kind: SqlType, nested: list[str]) -> str:
+def _proto_type(name: str, kind: SqlType, nested: list[str], nulls: str) -> str:
     if kind.base == "ARRAY" and kind.element is not None:
-        return f"repeated {_proto_type(name, kind.element, nested)}"
+        return f"repeated {_proto_type(name, kind.element, nested, nulls)}"
     if kind.base == "MAP" and kind.element is not None and kind.key is not None:
-        return f"map<{PROTOBUF[kind.key.base]}, {_proto_type(name, kind.element, nested)}>"
+        return f"map<{PROTOBUF[kind.key.base]}, {_proto_type(name, kind.element, nested, nulls)}>"
     if kind.base == "STRUCT":
-        body, inner = _message_body(kind.fields)
+        body, inner = _message_body(kind.fields, nulls)
         nested.append(f"  message {name}_Message {{\n{body}{inner}  }}\n")
         return f"{name}_Message"
     return PROTOBUF[kind.base]

@@ -15,6 +15,7 @@ from barnabas.node.storage.cleaning.rewrite import Cleaning
 from barnabas.node.storage.cleaning.swap import Swap
 from barnabas.node.storage.log import PartitionLog
 from barnabas.wire.batch import Record, decode_records
+from tests.support.log_reading import iterate
 
 Clean = Callable[..., Finished]
 
@@ -52,7 +53,7 @@ def clean_log(log: PartitionLog, now_ms: int, **settings: Any) -> Finished:
 
 
 def records_of(log: PartitionLog) -> list[Record]:
-    return [record for batch in log.iterate() for record in decode_records(batch)]
+    return [record for batch in iterate(log) for record in decode_records(batch)]
 
 
 @pytest.fixture

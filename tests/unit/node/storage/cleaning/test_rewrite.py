@@ -18,6 +18,7 @@ from barnabas.node.storage.origin import Origin
 from barnabas.node.storage.producer_state import MARKER_KEY, MARKER_VALUE
 from barnabas.wire.batch import Record, build_batch, read_header
 from barnabas.wire.compression import Compression
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -46,7 +47,7 @@ def pairs(records: Sequence[Record]) -> list[tuple[int, bytes | None, bytes | No
 
 
 def headers(log: PartitionLog) -> list[object]:
-    return [read_header(batch) for batch in log.iterate()]
+    return [read_header(batch) for batch in iterate(log)]
 
 
 @pytest.fixture
@@ -78,9 +79,9 @@ def test_the_table_of_the_slides(log, clean, records, records_per_batch: int) ->
 def test_a_batch_whose_records_all_stay_is_the_same_to_the_byte(log, clean) -> None:
     append(log, ("a", "1"), ("b", "1"), compression=Compression.GZIP)
     append(log, ("c", "1"))
-    before = [bytes(batch) for batch in log.iterate()]
+    before = [bytes(batch) for batch in iterate(log)]
     clean(log, NOW_MS)
-    assert [bytes(batch) for batch in log.iterate()] == before
+    assert [bytes(batch) for batch in iterate(log)] == before
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -90,7 +91,7 @@ def test_what_stays_of_a_batch_keeps_its_place_its_times_and_its_codec(log, clea
     )
     append(log, ("a", "2"), ("c", "2"))
     clean(log, NOW_MS)
-    first = next(iter(log.iterate()))
+    first = next(iter(iterate(log)))
     header = read_header(first)
     assert (header.base_offset, header.last_offset_delta, header.records_count) == (0, 2, 1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 40)
@@ -131,18 +132,18 @@ def test_a_tombstone_stays_until_its_horizon_has_passed(log, clean, records) -> 
     append(log, ("a", None), ("c", "1"))
     clean(log, NOW_MS)
     assert pairs(records(log)) == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
-    assert [read_header(batch).delete_horizon_ms for batch in log.iterate()] == [None, NOW_MS + DAY_MS]
+    assert [read_header(batch).delete_horizon_ms for batch in iterate(log)] == [None, NOW_MS + DAY_MS]
     assert [each.timestamp for each in records(log)] == [NOW_MS + 1, NOW_MS, NOW_MS + 1]
 
     append(log, ("d", "1"))
     clean(log, NOW_MS + DAY_MS - 1)
     assert (2, b"a", None) in pairs(records(log))
-    assert [read_header(batch).delete_horizon_ms for batch in log.iterate()][1] == NOW_MS + DAY_MS
+    assert [read_header(batch).delete_horizon_ms for batch in iterate(log)][1] == NOW_MS + DAY_MS
 
     append(log, ("e", "1"))
     clean(log, NOW_MS + DAY_MS)
     assert [each.offset for each in records(log)] == [1, 3, 4, 5]
-    assert read_header(list(log.iterate())[1]).max_timestamp == NOW_MS + 1
+    assert read_header(list(iterate(log))[1]).max_timestamp == NOW_MS + 1
 
 
 def test_a_tombstone_that_has_a_successor_goes_at_once(log, clean, records) -> None:
@@ -157,7 +158,7 @@ def test_the_last_batch_of_a_producer_stays_though_it_is_empty(log, clean, reope
     append(log, ("a", "2"), ("b", "2"), producer_id=7, producer_epoch=0, base_sequence=1)
     append(log, ("a", "3"), ("b", "3"))
     clean(log, NOW_MS)
-    empty, kept = (read_header(batch) for batch in log.iterate())
+    empty, kept = (read_header(batch) for batch in iterate(log))
     assert (empty.base_offset, empty.last_offset, empty.records_count, empty.base_sequence) == (1, 2, 0, 1)
     assert kept.base_offset == 3
     log.close(clean=False)
@@ -177,7 +178,7 @@ def test_the_last_batch_of_the_cleaning_stays_though_it_is_empty(log, clean, rec
     append(log, ("b", "2"))
     clean(log, NOW_MS + 2 * DAY_MS)
     assert pairs(records(log)) == [(3, b"b", b"2")]
-    assert read_header(list(log.iterate())[-1]).last_offset == 3
+    assert read_header(list(iterate(log))[-1]).last_offset == 3
 
 
 def test_records_behind_what_the_table_could_take_wait_for_the_next_cleaning(log, clean, records) -> None:
@@ -210,7 +211,7 @@ def test_small_segments_become_one_with_indexes_that_find_everything(create, cle
     for offset in range(100):
         batch = log.read(offset, 1)
         assert read_header(batch).base_offset == max(offset, 70)
-    found = log.offset_for_timestamp(NOW_MS + 85)
+    found = offset_for_timestamp(log, NOW_MS + 85)
     assert found is not None
     assert found.offset == 85
     log.close(clean=True)
@@ -279,7 +280,7 @@ def test_a_marker_goes_when_its_records_are_gone_and_its_horizon_has_passed(log,
     assert [each.offset for each in records(log)] == [1, 2]
     append(log, ("z", "2"))
     clean(log, NOW_MS)
-    assert [read_header(batch).delete_horizon_ms for batch in log.iterate()] == [NOW_MS + DAY_MS, None]
+    assert [read_header(batch).delete_horizon_ms for batch in iterate(log)] == [NOW_MS + DAY_MS, None]
     assert log.aborted_transactions(0, 4) == []
     append(log, ("z", "3"))
     clean(log, NOW_MS + DAY_MS)
@@ -294,7 +295,7 @@ def test_a_marker_stays_empty_while_its_producer_is_remembered_by_nothing_else(l
     for later in range(3):
         append(log, ("b", str(later)))
         clean(log, NOW_MS + later * DAY_MS)
-    header = read_header(next(iter(log.iterate())))
+    header = read_header(next(iter(iterate(log))))
     assert (header.is_control, header.base_offset, header.records_count) == (True, 1, 0)
 
 

@@ -18,6 +18,7 @@ from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.wire.batch import Record, build_batch, decode_records
+from tests.support.log_reading import iterate
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=10_000)
@@ -85,7 +86,7 @@ def read(directory: Path, *, clean: bool) -> list[Record]:
         directory, "t", 0, CONFIG, clean=clean, recovery_point=0 if not clean else 60, log_start_offset=0, now_ms=NOW_MS
     )
     assert log.log_end_offset == 60
-    found = [record for batch in log.iterate() for record in decode_records(batch)]
+    found = [record for batch in iterate(log) for record in decode_records(batch)]
     log.close(clean=True)
     return found
 
@@ -180,12 +181,12 @@ def test_what_was_found_before_the_swap_can_be_read_after_it(log: PartitionLog) 
 
 
 def test_an_abandoned_swap_leaves_the_log_as_it_was(log: PartitionLog) -> None:
-    before = [bytes(batch) for batch in log.iterate()]
+    before = [bytes(batch) for batch in iterate(log)]
     swap = cleaned(log, 0, 10)
     swap.prepare()
     swap.abandon()
     assert (names(log, ".swap"), names(log, ".cleaned"), names(log, ".deleted")) == ([], [], [])
-    assert [bytes(batch) for batch in log.iterate()] == before
+    assert [bytes(batch) for batch in iterate(log)] == before
     swap.abandon()
 
 

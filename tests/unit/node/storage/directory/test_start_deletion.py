@@ -18,6 +18,7 @@ from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.retention import SEGMENTS_AT_ONCE, Retention
 from barnabas.wire.uuids import Uuid
+from tests.support.log_reading import iterate, max_timestamp
 from tests.support.waiting import until
 
 NOW_MS = 1_700_000_000_000
@@ -147,7 +148,7 @@ def test_what_a_stop_interrupts_goes_after_the_next_start(tmp_path: Path, batch:
         await dirs.dirs[0].start_deletion.stop()
         log.append(batch(10, timestamp=NOW_MS - 5), leader_epoch=0, now_ms=NOW_MS)
         log.advance_log_start_offset(75)
-        greatest = log.max_timestamp()
+        greatest = max_timestamp(log)
         assert greatest is not None
         assert greatest.offset >= 70  # and not of a segment that is about to go
         await dirs.close(clean=True)
@@ -224,7 +225,7 @@ def test_segments_below_the_start_that_came_back_are_no_part_of_the_log(
     again = reopen(recovery_point=60, log_start_offset=45, segment_bytes=len(batch(10)))
     assert (again.log_start_offset, again.log_end_offset) == (45, 80)
     assert names(directory) == [40, 50, 60, 70]
-    assert len(list(again.iterate())) == 4
+    assert len(list(iterate(again))) == 4
     assert not list(directory.glob("*.deleted"))
     again.close(clean=False)
 

@@ -20,6 +20,7 @@ from barnabas.node.storage.producer_state import ABORT_MARKER, COMMIT_MARKER
 from barnabas.node.storage.recovery import index_rebuild, index_repair
 from barnabas.wire.batch import Record, build_batch, read_header
 from barnabas.wire.uuids import Uuid
+from tests.support.log_reading import iterate, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=20_000)
@@ -99,7 +100,7 @@ def test_a_read_waits_for_the_index_of_a_large_segment_and_the_others_do_not(tmp
         log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
         assert await when_repaired(lambda: first_offset(log, asked)) == bases[2] - 10
         assert [path.read_bytes() for path in paths] == written
-        found = log.offset_for_timestamp(NOW_MS + bases[1] // 10 + 2)
+        found = offset_for_timestamp(log, NOW_MS + bases[1] // 10 + 2)
         assert found is not None
         assert found.offset == bases[1] + 20
         await dirs.close(clean=True)
@@ -136,10 +137,10 @@ def test_a_log_that_is_cut_meanwhile_takes_nothing_over(tmp_path: Path, batch: B
             log.append(batch(7, timestamp=NOW_MS + number), leader_epoch=1, now_ms=NOW_MS)
         await repaired.value.done
         expected = [*range(0, bases[1] + 30, 10), *range(bases[1] + 30, log.log_end_offset, 7)]
-        assert [read_header(each).base_offset for each in log.iterate()] == expected
+        assert [read_header(each).base_offset for each in iterate(log)] == expected
         await dirs.close(clean=True)
         again = await started(tmp_path)
-        assert [read_header(each).base_offset for each in log_of(again).iterate()] == expected
+        assert [read_header(each).base_offset for each in iterate(log_of(again))] == expected
         await again.close(clean=True)
 
     run(scenario())

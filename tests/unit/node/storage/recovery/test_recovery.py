@@ -18,6 +18,7 @@ from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_opening import create_log, open_log
 from barnabas.node.storage.recovery import recovery
 from barnabas.wire.batch import Record, build_batch, iterate_batches, read_header
+from tests.support.log_reading import iterate
 
 NOW_MS = 1_700_000_000_000
 Create = Callable[..., PartitionLog]
@@ -125,7 +126,7 @@ def test_a_missing_index_is_rebuilt_even_after_a_clean_stop(
     (directory / "00000000000000000000.index").unlink()
     again = reopen(clean=True, segment_bytes=20_000)
     assert (again.log_end_offset, again.recovery_point) == (400, 400)
-    assert [read_header(each).base_offset for each in again.iterate(55)][:2] == [50, 60]
+    assert [read_header(each).base_offset for each in iterate(again, 55)][:2] == [50, 60]
     again.close(clean=False)
     assert index_bytes(directory) == written
 
@@ -286,7 +287,7 @@ def test_everything_answered_before_kill_9_is_there(directory: Path, reopen: Cre
     writer.stdout.close()
     log = reopen(clean=False, segment_bytes=50_000, now_ms=0)
     assert log.log_end_offset > answered
-    offsets = [header.base_offset for each in log.iterate() for _, header in iterate_batches(each)]
+    offsets = [header.base_offset for each in iterate(log) for _, header in iterate_batches(each)]
     assert offsets == list(range(0, log.log_end_offset, 5))
     [producer] = log.active_producers()
     assert producer.last_sequence == log.log_end_offset - 1

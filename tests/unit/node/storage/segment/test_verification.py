@@ -16,6 +16,7 @@ from barnabas.node.storage.retention import Retention
 from barnabas.node.storage.segment.verification import DamagedIndex, DamagedSegment
 from barnabas.wire.batch import Record, build_batch, iterate_batches, read_header
 from barnabas.wire.errors import ErrorCode
+from tests.support.log_reading import iterate, max_timestamp, offset_for_timestamp
 
 NOW_MS = 1_700_000_000_000
 SEGMENT_BYTES = 20_000
@@ -47,7 +48,7 @@ def read_all(log: PartitionLog, offset: int = 0) -> list[int]:
     """The base offsets of the batches from there on, up to the first that is not given."""
     found = []
     try:
-        for each in log.iterate(offset):
+        for each in iterate(log, offset):
             found.append(read_header(each).base_offset)
     except DamagedSegment:
         found.append(-1)
@@ -125,7 +126,7 @@ def test_lookups_do_not_believe_a_damaged_index(
     log = reopen(clean=True, segment_bytes=SEGMENT_BYTES)
     for offset in range(bases[1], bases[2], 10):
         assert read_header(log.read(offset + 3, 1)).base_offset == offset
-        found = log.offset_for_timestamp(NOW_MS + offset // 10)
+        found = offset_for_timestamp(log, NOW_MS + offset // 10)
         assert found is not None
         assert (found.offset, found.timestamp) == (offset, NOW_MS + offset // 10)
     assert len(log.read(bases[1], 9_000)) % len(log.read(bases[1], 1)) == 0
@@ -149,7 +150,7 @@ def test_the_last_segment_s_time_index_is_not_believed_either(
     path = directory / f"{bases[-1]:020d}.timeindex"
     flip(path, len(path.read_bytes()) - 11, 0x40)  # years ahead
     log = reopen(clean=True, segment_bytes=SEGMENT_BYTES)
-    found = log.max_timestamp()
+    found = max_timestamp(log)
     assert found is not None
     assert (found.offset, found.timestamp) == (390, NOW_MS + 39)
 
