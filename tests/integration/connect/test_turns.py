@@ -145,7 +145,7 @@ def test_tolerated_records_become_dead_letters_with_their_context(bench: Bench, 
     assert (letter.key, letter.value) == (b"k", b"{")
     headers = {name: (value or b"").decode() for name, value in letter.headers}
     assert headers["h"] == "1"
-    del headers["__connect.errors.exception.stacktrace"]
+    assert headers.pop("__connect.errors.exception.stacktrace").count("Traceback") == 1
     assert headers["__connect.errors.exception.message"].startswith("Converting byte[] to Kafka Connect data failed")
     expected = {
         "topic": "letters-in",

@@ -52,7 +52,8 @@ class Conversion:
         try:
             return self._plainly_from(given)
         except Exception:
-            return self._from_topic(given)  # again, step by step: `errors.*` ask which one failed
+            pass
+        return self._from_topic(given)  # again, step by step: `errors.*` ask which one failed
 
     def _plainly_from(self, given: ConsumerRecord) -> Record | None:
         topic, partition, offset, timestamp, _, key, value, headers, _ = given
@@ -106,7 +107,8 @@ class Conversion:
         try:
             return self._plainly_to(record)
         except Exception:
-            return self._to_topic(record)  # again, step by step
+            pass
+        return self._to_topic(record)  # again, step by step
 
     def _plainly_to(self, record: Record) -> Sent | None:
         done: Record | None = record

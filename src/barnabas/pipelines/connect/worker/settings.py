@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from barnabas.client.errors import InvalidSetting
@@ -69,7 +71,7 @@ class WorkerSettings:
             port=port,
             advertised_host=properties.get("rest.advertised.host.name") or (host if host != "0.0.0.0" else _own_name()),
             advertised_port=integer(properties, "rest.advertised.port", port, greatest=65535),
-            group_id=properties.get("group.id") or "connect-standalone",
+            group_id=properties.get("group.id") or _standalone_group(properties),
             config_topic=properties.get("config.storage.topic", ""),
             offset_topic=properties.get("offset.storage.topic", ""),
             status_topic=properties.get("status.storage.topic", ""),
@@ -127,6 +129,13 @@ def _policy(properties: Mapping[str, str]) -> str:
     if short not in POLICIES:
         raise InvalidSetting(POLICY, f"must be one of {', '.join(POLICIES)}, not '{given}'.")
     return short
+
+
+def _standalone_group(properties: Mapping[str, str]) -> str:
+    """Part of transactional ids: the same after a restart, and another one for each worker that runs connectors of the
+    same names on one Kafka, as those of the quickstart; else they would fence each other."""
+    place = f"{socket.gethostname()} {Path(properties.get('offset.storage.file.filename', '')).absolute()}"
+    return f"connect-standalone-{zlib.crc32(place.encode()):08x}"
 
 
 def _own_name() -> str:
