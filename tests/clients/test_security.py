@@ -326,6 +326,19 @@ def test_the_bytes_of_a_login_may_come_without_headers(node: Node) -> None:
         assert raw.recv(1000)[4:8] == struct.pack(">i", 7)
 
 
+@pytest.mark.parametrize("interruption", [(18, 0, b""), (17, 1, struct.pack(">h", 5) + b"PLAIN")])
+def test_a_login_that_has_begun_is_not_interrupted(node: Node, interruption: tuple[int, int, bytes]) -> None:
+    """As Apache Kafka: what is not SaslAuthenticate is answered with ILLEGAL_SASL_STATE (34), and closed."""
+    with socket.create_connection(("127.0.0.1", node.ports["SASL_PLAINTEXT"]), timeout=10) as raw:
+        raw.sendall(frame(17, 1, struct.pack(">h", 5) + b"PLAIN"))
+        assert raw.recv(1000)[8:10] == b"\0\0"
+        raw.sendall(frame(*interruption))
+        received = b""
+        while data := raw.recv(1000):
+            received += data
+    assert received[8:10] == struct.pack(">h", 34)
+
+
 def test_plaintext_on_a_tls_port_and_the_reverse_are_closed(node: Node) -> None:
     with socket.create_connection(("127.0.0.1", node.ports["SSL"]), timeout=10) as raw:
         raw.sendall(frame(18, 0, b""))

@@ -58,6 +58,9 @@ class ClientLogin(Protocol):
     def has_begun(self) -> bool: ...
 
     @property
+    def is_interrupted(self) -> bool: ...
+
+    @property
     def has_end(self) -> bool: ...
 
     @property

@@ -1,5 +1,7 @@
-"""What a new leader of the quorum appends before it answers for anything: the records an empty log begins with, and
-the features that the cluster is older than."""
+"""What a new leader of the quorum appends before it answers for anything: the records an empty log begins with.
+
+Features are never raised here: a cluster has those that its directories were formatted with, and those that somebody
+set since (`kafka-features`)."""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from collections.abc import Sequence
 
 from barnabas.core.metadata.records import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
-    FINALIZED_FEATURES,
     FORMATTED_FEATURES,
     LEVEL_WRITTEN,
     METADATA_VERSION,
@@ -21,15 +22,6 @@ def bootstrap_records() -> list[Record]:
     """What a directory that we format begins with: the level, and the features whose APIs exist."""
     levels = {METADATA_VERSION: LEVEL_WRITTEN, **FORMATTED_FEATURES}
     return [wire.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
-
-
-def raise_features(image: MetadataImage) -> list[Record]:
-    """Features that came to exist after this cluster was made; one that was lowered stays, at 0 too."""
-    return [
-        wire.FeatureLevelRecord(name=name, feature_level=level)
-        for name, level in FINALIZED_FEATURES.items()
-        if name not in image.features and name not in image.switched_off
-    ]
 
 
 def bootstrap(image: MetadataImage, records: Sequence[Record], min_insync_replicas: int = 1) -> list[Record]:

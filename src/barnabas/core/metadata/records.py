@@ -49,16 +49,14 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
     STREAMS_VERSION: (0, 1),
 }
-# A cluster made before one of these existed here is raised to it at its next start.
-FINALIZED_FEATURES: Mapping[str, int] = {
+# What a new cluster begins with. Later only `kafka-features` changes them.
+FORMATTED_FEATURES: Mapping[str, int] = {
     TRANSACTION_VERSION: 2,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
     STREAMS_VERSION: 1,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
 }
-# What a new cluster begins with. Eligible leader replicas change what `min.insync.replicas` means to brokers, so a
-# cluster that was made without them gets them when it is asked to.
-FORMATTED_FEATURES: Mapping[str, int] = {**FINALIZED_FEATURES, ELIGIBLE_LEADER_REPLICAS_VERSION: 1}
 
 _FROM_25: Mapping[type[Record], int] = {
     wire.RegisterBrokerRecord: 3,

@@ -43,8 +43,6 @@ def _features(image: MetadataImage) -> Iterator[Record]:
     for name, level in image.features.items():
         if name not in (METADATA_VERSION, KRAFT_VERSION):
             yield wire.FeatureLevelRecord(name=name, feature_level=level)
-    for name in sorted(image.switched_off - {METADATA_VERSION, KRAFT_VERSION}):
-        yield wire.FeatureLevelRecord(name=name, feature_level=0)
     if image.zk_migration_state is not None:
         yield wire.ZkMigrationStateRecord(zk_migration_state=image.zk_migration_state)
 

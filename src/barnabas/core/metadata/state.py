@@ -166,7 +166,6 @@ class MetadataImage:
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     controllers: dict[int, ControllerState] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
-    switched_off: set[str] = field(default_factory=set)  # features that somebody has set to 0
     configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     acls: dict[Uuid, wire.AccessControlEntryRecord] = field(default_factory=dict)
@@ -196,7 +195,6 @@ class MetadataImage:
             brokers=self.brokers.copy(),
             controllers=self.controllers.copy(),
             features=self.features.copy(),
-            switched_off=self.switched_off.copy(),
             configs={resource: entries.copy() for resource, entries in self.configs.items()},
             client_quotas={entity: limits.copy() for entity, limits in self.client_quotas.items()},
             acls=self.acls.copy(),
@@ -365,10 +363,8 @@ class MetadataImage:
         delta.features_changed = True
         if level == 0:
             self.features.pop(name, None)
-            self.switched_off.add(name)
         else:
             self.features[name] = level
-            self.switched_off.discard(name)
 
     def _producer_ids(self, record: wire.ProducerIdsRecord, delta: MetadataDelta) -> None:
         delta.producer_ids_changed = True

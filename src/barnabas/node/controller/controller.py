@@ -17,7 +17,7 @@ from typing import Any
 from barnabas.core.controller.elections import balance_leaders, elect_uncleanly
 from barnabas.core.controller.liveness import Sessions, TopicRules, fence
 from barnabas.core.decision import Decision
-from barnabas.core.metadata.decide import bootstrap, raise_features
+from barnabas.core.metadata.decide import bootstrap
 from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.node.configuration.topics import TopicConfigs
 from barnabas.node.controller.active import ActiveController, not_controller
@@ -139,8 +139,6 @@ class Controller:
             self._term = term = ActiveController(self._raft, epoch, lambda: self._loader.image, self._first_level)
             minimum = self._topic_configs.broker(term.image).min_insync_replicas
             term.append(bootstrap(term.image, self._bootstrap_records, minimum))
-            await term.until_committed()
-            term.append(raise_features(term.image))
             await term.until_committed()
             config = self._topic_configs.broker(term.image)
             self._sessions = Sessions.begin(term.image, config.broker_session_timeout_ms, self._clock())

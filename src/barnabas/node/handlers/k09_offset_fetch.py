@@ -148,6 +148,7 @@ async def _some(
     node: Groups,
 ) -> list[OffsetFetchResponseTopics]:
     found = [(topic, *_find_topic(context, topic, node)) async for topic in in_turns(asked)]
+    found.sort(key=lambda each: each[2] is not ErrorCode.NONE)  # as Kafka answers: the refused topics last
     wanted = [
         (name, index)
         async for topic, name, error in in_turns(found)

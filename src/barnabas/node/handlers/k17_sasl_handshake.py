@@ -13,6 +13,8 @@ from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHand
 async def handle(context: RequestContext, request: SaslHandshakeRequest, node: object) -> SaslHandshakeResponse:
     login = context.session.login
     if login is None or not login.may_begin(request.mechanism):
+        if login is not None and login.is_interrupted:
+            login.refuse()
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     mechanisms = list(login.mechanisms)
     if request.mechanism not in mechanisms:

@@ -39,6 +39,10 @@ _software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(context: RequestContext, request: ApiVersionsRequest, node: Forwarding) -> ApiVersionsResponse:
+    login = context.session.login
+    if login is not None and login.is_interrupted:
+        login.refuse()
+        return ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     if context.api_version >= FEATURES_SINCE:
         name, version = request.client_software_name, request.client_software_version
         if not _software.fullmatch(name) or not _software.fullmatch(version):

@@ -1,6 +1,7 @@
 """The login of one connection on a SASL listener.
 
     (connected) --SaslHandshake--> (mechanism chosen) --SaslAuthenticate ...--> (logged in) or (refused: closed)
+    (mechanism chosen) --anything else--> (refused: closed)
     (logged in) --SaslHandshake--> (mechanism chosen again) --SaslAuthenticate ...--> (logged in) or (refused: closed)
 
 Until a client has logged in, nothing but ApiVersions, SaslHandshake and SaslAuthenticate is answered, and frames are
@@ -136,6 +137,11 @@ class Login:
     @property
     def has_begun(self) -> bool:
         return self._exchange is not None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """A client that has chosen a mechanism sends SaslAuthenticate next: anything else ends the login."""
+        return self._exchange is not None and not self.done
 
     def answer(self, message: bytes) -> bytes:
         """The next message to the client; raises LoginRefused, after which only `refuse` makes sense."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from barnabas.core.metadata import decide
-from barnabas.core.metadata.snapshot import snapshot
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.wire.records import metadata as wire
 
@@ -44,18 +43,3 @@ def test_a_cluster_with_eligible_leaders_begins_with_its_own_minimum_of_in_sync_
     records = decide.bootstrap(MetadataImage(), [LEVEL, tracked], min_insync_replicas=2)
     agreed = wire.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2")
     assert records[1:] == [LEVEL, tracked, agreed, wire.EndTransactionRecord()]
-
-
-def test_features_that_are_newer_than_the_cluster_are_raised_and_those_that_were_lowered_stay() -> None:
-    image = MetadataImage()
-    image.replay(LEVEL)
-    names = ["transaction.version", "group.version", "share.version", "streams.version"]
-    assert [record.name for record in decide.raise_features(image)] == names  # type: ignore[attr-defined]
-    image.replay(wire.FeatureLevelRecord(name="transaction.version", feature_level=1))
-    image.replay(wire.FeatureLevelRecord(name="group.version", feature_level=0))
-    image.replay(wire.FeatureLevelRecord(name="share.version", feature_level=0))
-    image.replay(wire.FeatureLevelRecord(name="share.version", feature_level=1))
-    again = MetadataImage()
-    again.replay_all(list(snapshot(image)))
-    for each in (image, image.copy(), again):
-        assert [record.name for record in decide.raise_features(each)] == names[3:]  # type: ignore[attr-defined]

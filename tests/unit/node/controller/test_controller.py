@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.core.decision import Decision
 from barnabas.core.metadata import decide
-from barnabas.core.metadata.records import FINALIZED_FEATURES, FORMATTED_FEATURES, MetadataError
+from barnabas.core.metadata.records import FORMATTED_FEATURES, MetadataError
 from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
 from barnabas.node.raft.batches import MetadataBatch, read_batches
 from barnabas.node.raft.log import MetadataLog
@@ -90,19 +90,19 @@ async def test_each_start_is_a_new_epoch_that_leads_its_partitions_anew(director
     assert next(kinds(batch) for batch in written(directory) if batch.epoch == 2) == [LeaderChangeMessage]
 
 
-async def test_a_cluster_that_was_made_before_transactions_is_raised_at_its_next_start(
+async def test_a_cluster_keeps_the_features_that_it_was_formatted_with(
     empty: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As with Apache Kafka: a feature that was left out, or formatted at 0, waits until somebody raises it."""
     with monkeypatch.context() as before:
-        for known, levels in (("FINALIZED_FEATURES", FINALIZED_FEATURES), ("FORMATTED_FEATURES", FORMATTED_FEATURES)):
-            older = {name: level for name, level in levels.items() if name != "transaction.version"}
-            before.setattr(decide, known, older)
+        older = {name: level for name, level in FORMATTED_FEATURES.items() if name != "group.version"}
+        before.setattr(decide, "FORMATTED_FEATURES", older)
         empty.claim()
         async with empty.running() as controller:
-            assert "transaction.version" not in controller.image.features
+            assert "group.version" not in controller.image.features
     async with empty.running() as controller:
-        assert controller.image.features["transaction.version"] == 2
-    assert [wire.FeatureLevelRecord] in [kinds(batch) for batch in written(empty) if batch.epoch == 2]
+        assert "group.version" not in controller.image.features
+    assert [wire.FeatureLevelRecord] not in [kinds(batch) for batch in written(empty) if batch.epoch == 2]
 
 
 @pytest.mark.parametrize("level", [0, 1])
