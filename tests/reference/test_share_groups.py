@@ -36,6 +36,7 @@ from barnabas.wire.messages.share_acknowledge import (
 from barnabas.wire.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
 from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.support.reference_batches import crafted_batch
 
 Acks = list[tuple[int, int, list[int]]]
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -185,6 +186,20 @@ def test_records_are_taken_acknowledged_and_delivered_again(stage: ShareStage) -
     stage.acknowledge("anna", topic, 10, [(2, 2, [ACCEPT]), (5, 5, [ACCEPT])])
     # Kafka writes the start as it was before the acknowledgement; what is left to do is the same.
     stage.offsets("start_offset")
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 5, 100])
+def test_entries_have_as_many_records_as_the_batch_size_says(stage: ShareStage, batch_size: int) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset="earliest")
+    stage.both.fill(topic, 3)
+    stage.both.produce(topic, crafted_batch([(None, b"value")] * 4))
+    stage.both.fill(topic, 5)
+    stage.settle("anna", topic)
+    entries = acquired(stage.fetch("anna", topic, 0, max_records=10, batch_size=batch_size))
+    assert len(entries) == {1: 7, 3: 3, 4: 2, 5: 2, 100: 1}[batch_size]
+    stage.acknowledge("anna", topic, 1, [(0, 9, [RELEASE])])
+    assert acquired(stage.fetch("anna", topic, 2, max_records=10, batch_size=batch_size))
 
 
 def test_sessions_have_epochs(stage: ShareStage) -> None:

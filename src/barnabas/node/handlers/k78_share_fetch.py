@@ -10,7 +10,8 @@ Kafka gives them to the consumer, who says that they are gaps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.core.security.model import Operation, Resource
@@ -23,6 +24,7 @@ from barnabas.node.broker.waiting import WaitingFetch
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
+from barnabas.wire.batch import iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.share_fetch import (
     AcquiredRecords,
@@ -207,9 +209,17 @@ class _ShareFetch:
             *answer.acquired_records,
             *(
                 AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.deliveries)
-                for each in _grouped(taken.acquired)
+                for each in self._entries(taken)
             ),
         ]
+
+    def _entries(self, taken: Taken) -> list[Acquired]:
+        """`batch_size` is how many records one entry should have; entries end where batches do."""
+        ranges, size = _grouped(taken.acquired), self._request.batch_size
+        if self._request.share_acquire_mode == EXACT or all(each.last - each.first < size for each in ranges):
+            return ranges
+        starts = [header.base_offset for _, header in iterate_batches(taken.records)]
+        return [part for each in ranges for part in _divided(each, starts, size)]
 
     def _name_leader(self, at: At, answer: PartitionData, code: int) -> None:
         topic = self._node.image.topic_names.get(at[0])
@@ -243,6 +253,14 @@ def _grouped(acquired: Iterable[Acquired]) -> list[Acquired]:
         else:
             found.append(each)
     return found
+
+
+def _divided(acquired: Acquired, starts: list[int], size: int) -> Iterator[Acquired]:
+    for start in starts[bisect_right(starts, acquired.first) : bisect_right(starts, acquired.last)]:
+        if start - acquired.first >= size:
+            yield acquired._replace(last=start - 1)
+            acquired = acquired._replace(first=start)
+    yield acquired
 
 
 async def acknowledge(
