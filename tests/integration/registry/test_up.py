@@ -11,10 +11,12 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from barnabas.testing import Node
+from barnabas.testing.reserved_port import ReservedPort
 from tests.support.waiting import wait_until
 
 WAIT_S = 60
@@ -25,6 +27,24 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def two_ports() -> Iterator[int]:
+    """The first of two neighbours that nobody else is given meanwhile."""
+    while True:
+        first = ReservedPort()
+        with socket.socket() as second:
+            second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                second.bind(("127.0.0.1", first.number + 1))
+            except OSError:
+                continue
+            else:
+                yield first.number
+                return
+            finally:
+                first.release()
 
 
 class Up:
@@ -85,7 +105,11 @@ def test_all_come_up_and_go_together(tmp_path: Path) -> None:
 
 
 def test_a_cluster_has_them_too_with_a_log_each(tmp_path: Path) -> None:
-    up = Up(tmp_path, "--brokers", "2", "--port", str(free_port()))
+    with two_ports() as port:
+        started_and_stopped(Up(tmp_path, "--brokers", "2", "--port", str(port)), tmp_path)
+
+
+def started_and_stopped(up: Up, tmp_path: Path) -> None:
     try:
         up.wait_for(f"http://127.0.0.1:{up.registry}, its log in registry.log")
         for log in ("registry.log", "rest.log", "connect.log", "sql.log"):

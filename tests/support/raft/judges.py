@@ -48,7 +48,8 @@ class StrictJudges(Judges):
         self._states: dict[int, Any] = {}
         self._contacts: dict[tuple[int, int], dict[int, int]] = {}
         self._led_since: dict[tuple[int, int], int] = {}
-        self._voters_seen: dict[int, tuple[int | None, VoterSet]] = {}
+        # Of each node: the offset of its voters, they, and its epoch then.
+        self._voters_seen: dict[int, tuple[int | None, VoterSet, int]] = {}
 
     def persisted(self, node: SimulatedNode, state: QuorumState) -> None:
         if state.epoch < self.epochs.get(node.id, 0):
@@ -156,14 +157,16 @@ class StrictJudges(Judges):
         raft = node.raft
         assert raft is not None
         offset = raft._replica.history.last_offset
-        seen_offset, seen = self._voters_seen.get(node.id, (None, None))
+        seen_offset, seen, seen_epoch = self._voters_seen.get(node.id, (None, None, 0))
         if seen is not None and offset == seen_offset:
             return
-        self._voters_seen[node.id] = (offset, raft.voters)
+        self._voters_seen[node.id] = (offset, raft.voters, raft.epoch)
         self._led_since[node.id, raft.epoch] = self.cluster.now_ms  # Another majority is to be heard of.
         if not isinstance(raft.state, Leader) or offset is None or offset < raft.state.start_offset:
             return  # It is not a change of this leader.
         if seen is not None and seen_offset is not None:
+            if seen_epoch < raft.epoch and seen_offset >= raft.state.start_offset:
+                return  # What was seen went with the power before it was flushed: this epoch begins in its place.
             now, then = {voter.key for voter in raft.voters}, {voter.key for voter in seen}
             if len(now - then) + len(then - now) > 1:
                 raise Broken(f"{node.id} changes more than one voter at offset {offset}")

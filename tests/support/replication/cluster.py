@@ -292,7 +292,7 @@ class SimulatedBroker:
 
     # The leader's side
 
-    def eligible_epoch(self, broker_id: int) -> int | None:
+    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown:
             return None

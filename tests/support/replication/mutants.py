@@ -91,7 +91,7 @@ def follower_of_an_old_broker_epoch_counted() -> AbstractContextManager[Any]:
     def known(self: Any, replica: int, follower: Any) -> bool:
         return self._eligible_epoch(replica) is not None
 
-    def registered(image: Any, member: Any) -> bool:
+    def registered(image: Any, partition: Any, member: Any) -> bool:
         broker = image.brokers.get(member.broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 

@@ -2,11 +2,13 @@
 
 A leader that is behind the metadata is told what it is behind of; one that is ahead of this controller gets
 NOT_CONTROLLER, since a newer controller must exist. A member that is fenced, shutting down, unknown, or was seen by the
-leader in another registration may not join.
+leader in another registration may not join. Nor may one whose log directory has failed, which Apache Kafka does not ask
+for: a leader that still counts its last fetch would wait for it until it lags.
 """
 
 from __future__ import annotations
 
+from barnabas.core.controller.directories import directory_of, is_online
 from barnabas.core.controller.elections import can_lead
 from barnabas.core.controller.liveness import TopicRules, effective_min_insync, tracks_eligible_leaders
 from barnabas.core.controller.partition_changes import RECOVERED, RECOVERING, Election, PartitionChange
@@ -85,13 +87,16 @@ def _check(
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if data.leader_recovery_state == RECOVERING and (len(ids) > 1 or partition.leader_recovery_state == RECOVERED):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if not all(_is_eligible(image, member) for member in members):
+    if not all(_is_eligible(image, partition, member) for member in members):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
 
 
-def _is_eligible(image: MetadataImage, member: BrokerState) -> bool:
+def _is_eligible(image: MetadataImage, partition: PartitionState, member: BrokerState) -> bool:
     broker = image.brokers.get(member.broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
+        return False
+    joins = member.broker_id not in partition.isr
+    if joins and not is_online(broker, directory_of(partition, member.broker_id)):
         return False
     return member.broker_epoch in (ANY_EPOCH, broker.epoch)
 

@@ -184,6 +184,7 @@ class Broker:
             partition.wake_all()
 
     def log_dir_failed(self, directory: LogDir) -> None:
+        self.replicas.log_dir_failed()
         self.partitions.log_dir_failed(directory)
         if self.log_dirs.online:
             self.replica_moves.directory_lost(directory)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from barnabas.core.metadata.state import PartitionState
@@ -66,8 +67,8 @@ class Neighbours(Protocol):
 
     lag_max_ms: int
 
-    def eligible_epoch(self, broker_id: int) -> int | None:
-        """In which epoch the broker is registered; None while it may not be in sync."""
+    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
+        """In which epoch the broker is registered; None while its replica may not be in sync."""
 
     def registered_epoch(self, broker_id: int) -> int:
         """As `eligible_epoch`, also of a broker that is fenced; -1 if it is unknown."""
@@ -81,7 +82,7 @@ class Alone:
 
     lag_max_ms = LAG_MAX_MS
 
-    def eligible_epoch(self, broker_id: int) -> int | None:
+    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
         return ANY_BROKER_EPOCH
 
     def registered_epoch(self, broker_id: int) -> int:
@@ -157,7 +158,7 @@ class Partition:
             now_ms=now_ms,
             min_in_sync=self.log.config.min_insync_replicas,
             lag_max_ms=self._neighbours.lag_max_ms,
-            eligible_epoch=self._neighbours.eligible_epoch,
+            eligible_epoch=partial(self._neighbours.eligible_epoch, self.topic, self.index),
         )
 
     @property

@@ -25,6 +25,9 @@ from barnabas.node.requests import Session
 log = logging.getLogger(__name__)
 
 CONNECT_S = 1.0
+# A process that dies closes its sockets one after the other: the one that listens may be the last. So its address is
+# tried again a little later.
+TRIES_AFTER_S = (0.0, 0.05, 0.2, 0.5)
 # Of the time between two heartbeats, how much a new active controller waits for the next one.
 SILENT_INTERVALS = 1.25
 
@@ -106,9 +109,16 @@ class Presence:
     async def _try_again(self, broker: BrokerState) -> None:
         """After its connection closed."""
         closed_ms = self._clock()
-        if await self._ask(broker) is Answer.REFUSED and not self._heard_since(broker, closed_ms + 1):
-            log.warning("Broker %d has closed its connections, and nobody listens at its address any more", broker.id)
-            self._gone(broker)
+        for pause_s in TRIES_AFTER_S:
+            await asyncio.sleep(pause_s)
+            answer = await self._ask(broker)
+            if self._heard_since(broker, closed_ms + 1):
+                return
+            if answer is Answer.REFUSED:
+                message = "Broker %d has closed its connections, and nobody listens at its address any more"
+                log.warning(message, broker.id)
+                self._gone(broker)
+                return
 
     async def _try_unheard(self, broker: BrokerState, heartbeat_interval_ms: int) -> None:
         began_ms = self._clock()

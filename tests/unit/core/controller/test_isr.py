@@ -15,7 +15,7 @@ from barnabas.wire.messages.alter_partition import (
     ResponsePartitionData,
     TopicData,
 )
-from barnabas.wire.records.metadata import PartitionChangeRecord
+from barnabas.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import Uuid
 
@@ -46,6 +46,21 @@ def test_a_leader_shrinks_and_expands_those_in_sync(cluster: Cluster) -> None:
     records, told = alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=5)
     assert records == [PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[1, 3, 2])]
     assert alter(cluster([1], topics={"t": [[1]]}), [(1, 1)])[0] == []
+
+
+def test_a_replica_whose_directory_has_failed_may_stay_and_may_not_join(cluster: Cluster) -> None:
+    image = cluster([1, 2, 3], topics={"t": [[1, 2, 3]]}, log_dirs=2)
+    (lost, kept) = image.brokers[2].log_dirs
+    at = [image.brokers[broker].log_dirs[0] for broker in (1, 2, 3)]
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, directories=at))
+    image.replay(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, log_dirs=[kept]))
+    assert at[1] == lost
+    assert alter(image, [(1, 1), (2, 2)], partition_epoch=5)[1].error_code == 0, "its leaving is decided elsewhere"
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[1, 3]))
+    records, told = alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=6)
+    assert (records, told.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)
+    image.replay(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, log_dirs=[kept, lost]))
+    assert alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=6)[1].error_code == 0
 
 
 @pytest.mark.parametrize(

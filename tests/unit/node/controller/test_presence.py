@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from barnabas.core.metadata.state import BrokerState, Endpoint
-from barnabas.node.controller.presence import Presence
+from barnabas.node.controller.presence import TRIES_AFTER_S, Presence
 from barnabas.node.requests import ListenerKind, Session
 from barnabas.testing.reserved_port import ReservedPort
 from barnabas.wire.uuids import Uuid
@@ -101,7 +101,18 @@ async def test_a_broker_that_hangs_up_and_listens_is_not() -> None:
         scene.hang_up()
         await scene.settle()
         assert scene.gone == []
+        await until(lambda: scene.tries == 1 + len(TRIES_AFTER_S))
+
+
+async def test_a_broker_whose_listener_closes_after_its_connections_is_gone() -> None:
+    async with stage(listening=True) as scene:
+        scene.presence.heard(scene.session, 2, EPOCH)
+        await scene.settle()
+        scene.hang_up()
         await until(lambda: scene.tries == 2)
+        await scene.die()
+        await scene.settle()
+        assert scene.gone == [2]
 
 
 async def test_an_address_that_never_answered_says_nothing_by_refusing() -> None:

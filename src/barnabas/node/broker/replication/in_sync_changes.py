@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from barnabas.core.controller.directories import directory_of, is_online
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.replication.decide import Reaction
 from barnabas.core.replication.state import ANY_BROKER_EPOCH, Committed, LeaderState, Proposal
@@ -56,9 +57,13 @@ class InSyncChanges:
 
     # What leaders ask
 
-    def eligible_epoch(self, broker_id: int) -> int | None:
-        broker = self._image().brokers.get(broker_id)
+    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
+        image = self._image()
+        broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return None
+        state = image.topics[topic].partitions.get(index) if topic in image.topics else None
+        if state is not None and not is_online(broker, directory_of(state, broker_id)):
             return None
         return broker.epoch
 

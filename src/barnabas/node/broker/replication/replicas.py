@@ -83,6 +83,12 @@ class Replicas:
             for partition in self._partitions:
                 partition.review_in_sync(now_ms)  # a broker that is in service again may be in sync
 
+    def log_dir_failed(self) -> None:
+        """What was in it is not fetched any more: by its fetches the leader would take it for in sync again."""
+        for partition in self._partitions:
+            if partition.log.offline:
+                self._leave((partition.topic_id, partition.index))
+
     async def stop(self) -> None:
         if self._shrinking is not None:
             self._shrinking.cancel()

@@ -21,6 +21,7 @@ import shutil
 import signal
 import socket
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,7 @@ def _become(words: list[str], environment: dict[str, str], prints: int) -> None:
         sys.stdin, sys.stdout, sys.stderr = _streams()
         if words[1] == DAEMON:
             os.register_at_fork(after_in_child=lambda: _print_to(prints))
+            keep_quiet_of_hang_ups()
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -168,6 +170,17 @@ def _print_to(prints: int) -> None:
     """In a worker: its daemon has told Spark its port on descriptor 1, and nobody reads more from there."""
     os.dup2(prints, 1)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+
+
+def keep_quiet_of_hang_ups() -> None:
+    """Spark hangs up on the workers of a query that is stopped, and each would print a traceback of its last answer."""
+    print_exc = traceback.print_exc
+
+    def print_others(*given: Any, **named: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
+            print_exc(*given, **named)
+
+    traceback.print_exc = print_others
 
 
 def _other_randomness() -> None:

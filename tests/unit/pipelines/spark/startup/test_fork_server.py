@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark.startup import fork_server
+from barnabas.pipelines.spark.startup import fork_server, forked_workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
 
@@ -111,3 +112,18 @@ def test_the_users_choice_of_python_and_the_switch_win(monkeypatch: pytest.Monke
     monkeypatch.delenv("PYSPARK_PYTHON")
     assert fork_server.launcher() == sys.executable
     assert not fork_server._fits_a_shebang("/with a space/python")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(BrokenPipeError, False), (ConnectionResetError, False), (OSError, True)]
+)
+def test_workers_that_spark_hung_up_on_print_no_traceback(
+    error: type[Exception], is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)
+    forked_workers.keep_quiet_of_hang_ups()
+    try:
+        raise error
+    except error:
+        traceback.print_exc()
+    assert ("Traceback" in capsys.readouterr().err) is is_told
