@@ -84,7 +84,11 @@ class Bench:
             self._insert(statement)
             return
         if isinstance(statement, tree.RunScript):
-            self.execute(Path(statement.path).read_text())
+            try:
+                script = Path(statement.path).read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise SqlError(f"The script {statement.path} cannot be read: {error}") from None
+            self.execute(script)
             return
         if not isinstance(statement, DEFINING):
             raise SqlError(f"The test runner has no use for {type(statement).__name__} statements.")

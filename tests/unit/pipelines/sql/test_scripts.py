@@ -119,3 +119,10 @@ def test_a_script_runs_another_and_inserts_what_fits(tmp_path: Path) -> None:
     text = f"RUN SCRIPT '{other}'; INSERT INTO s VALUES (1, 'IQ=='); ASSERT VALUES s (d, b) VALUES (1.00, 'IQ==');"
     (script,) = scripts_in(written(tmp_path, f"--@test: inserted\n{text}"))
     assert tried(script) is None
+
+
+def test_a_script_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (script,) = scripts_in(written(tmp_path, "--@test: lost\nRUN SCRIPT 'nowhere.txt';"))
+    said = tried(script)
+    assert said is not None
+    assert "The script nowhere.txt cannot be read" in said

@@ -40,7 +40,12 @@ PROTOBUF = {1: INTEGER, 2: BIGINT, 3: BIGINT, 4: BIGINT, 5: DOUBLE, 6: DOUBLE, 7
 MESSAGES = {"google.protobuf.Timestamp": TIMESTAMP, "google.type.Date": DATE, "google.type.TimeOfDay": TIME}
 LOGICAL_NAMES = "org.apache.kafka.connect.data."
 JSON_LOGICAL = {"Timestamp": TIMESTAMP, "Date": DATE, "Time": TIME}
-JSON_CONNECT = {"int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "bytes": BYTES}
+JSON_CONNECT = {  # kinds and Connect's types that say more than they
+    ("integer", "int8"): INTEGER,
+    ("integer", "int16"): INTEGER,
+    ("integer", "int32"): INTEGER,
+    ("string", "bytes"): BYTES,
+}
 JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRING}
 
 
@@ -161,4 +166,4 @@ def json_kind(tree: Any) -> SqlType:
         return decimal(int(parameters.get("connect.decimal.precision", 64)), int(parameters.get("scale", 0)))
     if title.startswith(LOGICAL_NAMES) and title.removeprefix(LOGICAL_NAMES) in JSON_LOGICAL:
         return JSON_LOGICAL[title.removeprefix(LOGICAL_NAMES)]
-    return JSON_CONNECT.get(connect) or JSON.get(str(kind), STRING)
+    return JSON_CONNECT.get((str(kind), connect)) or JSON.get(str(kind), STRING)

@@ -108,6 +108,14 @@ def test_columns_are_inferred_from_a_protobuf_schema() -> None:
     ]
 
 
+def test_a_type_of_connects_counts_only_beside_the_json_type_that_it_narrows() -> None:
+    from barnabas.pipelines.sql.formats.inference import json_kind
+
+    assert json_kind({"type": "integer", "connect.type": "int32"}) == INTEGER
+    assert json_kind({"type": "string", "connect.type": "bytes"}) == BYTES
+    assert json_kind({"type": "string", "connect.type": "int32"}) == STRING
+
+
 def test_json_is_read_whatever_the_case_of_its_names_and_a_bigint_may_be_text() -> None:
     codec = codec_of(FormatInfo("JSON"), [SourceColumn("A", BIGINT), SourceColumn("B", STRING)], key=False)
     assert codec.decode(b'{"a": "12", "b": {"x": 1}}') == (12, '{"x":1}')
