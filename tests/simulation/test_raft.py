@@ -29,6 +29,17 @@ def test_whatever_is_lost_or_killed_the_quorum_agrees_and_goes_on(first: int) ->
         Story(seed).run()
 
 
+# Seeds in which something did not hold, each with what it needed.
+SEEN = {
+    18588: "a leader that passes the epochs of a candidate which none of its voters hears",
+}
+
+
+@pytest.mark.parametrize("seed", SEEN)
+def test_what_was_seen_once_is_not_seen_again(seed: int) -> None:
+    Story(seed).run()
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str) -> None:
     caught = catch(name, LUCKY.get(name, range(0, 20)))

@@ -23,6 +23,17 @@ def test_whatever_is_lost_or_killed_what_was_acknowledged_stays(first: int) -> N
         Story(seed).run()
 
 
+# Seeds in which something did not hold, each with what it needed.
+SEEN = {
+    1101: "a broker that leads again while it shuts down hands over again",
+}
+
+
+@pytest.mark.parametrize("seed", SEEN)
+def test_what_was_seen_once_is_not_seen_again(seed: int) -> None:
+    Story(seed).run()
+
+
 def test_a_follower_that_lost_its_tail_is_known_by_its_broker_epoch() -> None:
     for seed in range(5):
         LostTail(seed).run()

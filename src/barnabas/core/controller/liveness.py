@@ -5,7 +5,8 @@ The states of a broker, and what brings it from one to the next:
     (registered) -> FENCED          it registers, and has not caught up with its registration yet
     FENCED       -> UNFENCED        it asks for it, and has applied its own registration
     UNFENCED     -> FENCED          it asks for it, or its session ends
-    UNFENCED     -> SHUTTING_DOWN   it asks to shut down and leads partitions: these get other leaders
+    UNFENCED     -> SHUTTING_DOWN   it asks to shut down and leads partitions: these get other leaders; again, if it was
+                                    fenced meanwhile and an older heartbeat, overtaken by others, had it back in service
     UNFENCED, FENCED, SHUTTING_DOWN -> GONE   it asks to shut down and leads nothing; every active broker knows that
 
 `Sessions` is soft state: when it last heard of each broker, how far that broker has applied the metadata log, and at
@@ -130,8 +131,12 @@ def heartbeat(
         elif not request.want_fence and is_caught_up:
             is_fenced = False
             records += unfence(image, broker, rules)
+    elif broker.in_controlled_shutdown and leads_any(image, broker.id):
+        if request.want_shut_down and session.shutdown_offset is None:
+            records += leave_isr(image, broker.id, rules)
+            session.shutdown_offset = image.offset + len(records)
     elif broker.in_controlled_shutdown:
-        goes = not leads_any(image, broker.id) and _everybody_knows(image, session, sessions)
+        goes = _everybody_knows(image, session, sessions)
     elif request.want_fence or (request.want_shut_down and not leads_any(image, broker.id)):
         goes = request.want_shut_down
         is_fenced = True

@@ -8,7 +8,7 @@ the follower waits.
 from __future__ import annotations
 
 from barnabas.core.raft import answers, decide
-from barnabas.core.raft.config import BATCH_BYTES_MAX, OBSERVER_SESSION_MS, OBSERVERS_MAX
+from barnabas.core.raft.config import BATCH_BYTES_MAX, EPOCH_MAX, OBSERVER_SESSION_MS, OBSERVERS_MAX
 from barnabas.core.raft.log import FIRST_SNAPSHOT, SnapshotId, compare_follower
 from barnabas.core.raft.messages import Asked, NotLeader
 from barnabas.core.raft.records import build_batch
@@ -21,7 +21,10 @@ from barnabas.wire.messages.fetch import FetchPartition, FetchRequest
 from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.uuids import ZERO_UUID
 
+NOBODY = -1
 FETCH_WAIT_MAX_MS = 5 * 60 * 1000
+# One epoch a second for eleven days: whoever is further ahead is not a candidate but wrong.
+EPOCH_LEAP_MAX = 1_000_000
 
 
 def append(replica: Replica, epoch: int, values: list[bytes], now_ms: int) -> int:
@@ -62,11 +65,18 @@ def handle_fetch(replica: Replica, asked: Asked, request: FetchRequest, now_ms: 
     error = validate(replica, epoch)
     if request.max_wait_ms < 0 or partition.fetch_offset < 0 or not 0 <= last_epoch <= epoch:
         error = ErrorCode.INVALID_REQUEST
+    replica_id = request.replica_id if asked.version < 15 else request.replica_state.replica_id
+    if error == ErrorCode.UNKNOWN_LEADER_EPOCH and _has_to_rise(replica, replica_id, epoch, last_epoch):
+        replica.note(
+            f"node {replica_id} waits for a leader of epoch {epoch}, which nobody leads:"
+            f" this node leads epoch {replica.epoch} no more, so that there is one"
+        )
+        replica.become_unattached(epoch, now_ms)
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = replica.state
     if error != ErrorCode.NONE or not isinstance(leader, Leader):
         replica.answer(asked.request_id, answers.fetch(replica, asked, error))
         return
-    replica_id = request.replica_id if asked.version < 15 else request.replica_state.replica_id
     key = ReplicaKey(replica_id, partition.replica_directory_id)
     if key.id == leader.key.id:
         replica.note(f"a fetch came from a node with this node's own id, {key.id}")
@@ -83,6 +93,18 @@ def handle_fetch(replica: Replica, asked: Asked, request: FetchRequest, now_ms: 
         _complete(replica, leader, [parked])
     else:
         leader.parked.append(parked)
+
+
+def _has_to_rise(replica: Replica, replica_id: int, epoch: int, last_epoch: int) -> bool:
+    """Does a replica that is ahead of this leader wait for the leader of an epoch that nobody may ever lead?
+
+    Whoever was removed while it was cut off stands for election in epochs of its own, and draws along whoever hears of
+    them. None of the voters need be among them; then the leader must pass these epochs, or they never follow it. A
+    record of a later epoch says that there was a leader in one: then this is the wrong place to settle it.
+    """
+    if not isinstance(replica.state, Leader) or replica.is_stopping or replica_id in (NOBODY, replica.config.node_id):
+        return False
+    return last_epoch <= replica.epoch and epoch < min(replica.epoch + EPOCH_LEAP_MAX, EPOCH_MAX)
 
 
 def _brings_something(replica: Replica, leader: Leader, partition: FetchPartition) -> bool:

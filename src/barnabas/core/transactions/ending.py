@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.core.coordinator.decision import Decision
-from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.transactions.records import record_of, tombstone_of
 from barnabas.core.transactions.refusals import concurrent, fenced, no_producer, wrong_state
@@ -80,22 +79,10 @@ def end_transaction(transactions: Transactions, asked: EndTransaction, now_ms: i
     if asked.producer_epoch != found.producer_epoch:
         raise fenced(found)
     if found.state is not ONGOING and asked.committed:
-        return _refuse_as_leader(found, asked)
+        raise wrong_state(found, committed=True)
     return _prepare(
         transactions, found, asked.committed, asked.transaction_version, now_ms, new_producer_id=asked.new_producer_id
     )
-
-
-def _refuse_as_leader(found: Transaction, asked: EndTransaction) -> Decision[Ended]:
-    """A commit of what has not begun ends the producer for good. So it is refused only once the same state has been
-    committed again: another coordinator may know of partitions, while this one has not heard that it leads no more."""
-    refused: Promise[Ended] = Promise()
-
-    def decided(error: KafkaError | None) -> None:
-        if error is None:
-            refused.fail(wrong_state(found, asked.committed))
-
-    return Decision([record_of(found, asked.transaction_version)], refused, decided=decided)
 
 
 def _end_in_same_epoch(

@@ -89,7 +89,7 @@ async def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, no
     producer = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     try:
         if asked.verify_only:
-            return node.transactions.verify_partitions(*producer, partitions)
+            return await node.transactions.verify_partitions(*producer, partitions)
         client_version = 0 if is_client else EPOCH_BUMPS_SINCE
         await node.transactions.add_partitions(*producer, partitions, client_version=client_version)
     except KafkaError as error:

@@ -90,6 +90,23 @@ def test_a_broker_that_leaves_hands_its_partitions_over_first(cluster: Cluster) 
     assert (response.is_fenced, response.should_shut_down) == (True, True)
 
 
+def test_a_broker_that_leads_again_while_it_leaves_hands_over_again(cluster: Cluster) -> None:
+    """It is fenced as it leaves; a heartbeat of before, which others have overtaken, then has it back in service."""
+    image = cluster([1, 2], topics={"t": [[1]]})
+    sessions = sessions_of(image)
+    beat(image, 1, sessions, want_shut_down=True)
+    beat(image, 2, sessions, current_metadata_offset=image.offset)
+    assert beat(image, 1, sessions, want_shut_down=True)[1].should_shut_down
+    overtaken, _ = beat(image, 1, sessions)
+    assert overtaken == [changed(1, fenced=-1), PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=1)]
+    assert beat(image, 1, sessions)[0] == []
+    records, response = beat(image, 1, sessions, want_shut_down=True)
+    assert records == [PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=-1)]
+    assert response.should_shut_down is False
+    beat(image, 2, sessions, current_metadata_offset=image.offset)
+    assert beat(image, 1, sessions, want_shut_down=True)[1].should_shut_down
+
+
 def test_the_last_replica_in_sync_keeps_its_place_without_eligible_leaders(cluster: Cluster) -> None:
     image = cluster([1], topics={"t": [[1]]})
     records, _ = beat(image, 1, sessions_of(image), want_fence=True)

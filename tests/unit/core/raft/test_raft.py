@@ -256,7 +256,8 @@ def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
     ("request_", "error"),
     [
         (fetch_request(0, 0), ERRORS.FENCED_LEADER_EPOCH),
-        (fetch_request(2, 0), ERRORS.UNKNOWN_LEADER_EPOCH),
+        (fetch_request(2, 0, last_epoch=2), ERRORS.UNKNOWN_LEADER_EPOCH),
+        (fetch_request(5_000_000, 0), ERRORS.UNKNOWN_LEADER_EPOCH),
         (fetch_request(1, -1), ERRORS.INVALID_REQUEST),
         (fetch_request(1, 0, last_epoch=-1), ERRORS.INVALID_REQUEST),
         (fetch_request(1, 0, last_epoch=2), ERRORS.INVALID_REQUEST),
@@ -269,6 +270,30 @@ def test_a_fetch_that_is_not_for_this_leader_is_refused(request_: FetchRequest, 
     stage.lead()
     answer = fetch_answer(stage.ask(request_))
     assert (answer["error"], answer["leader"], answer["epoch"]) == (error, 1, 1)
+
+
+def test_a_leader_passes_the_epochs_in_which_others_wait_for_a_leader() -> None:
+    """A voter that was removed while it was cut off has raised them, and none of this leader's voters heard of it."""
+    stage = Stage()
+    stage.lead()
+    anonymous = fetch_request(9, 0)
+    anonymous.replica_state.replica_id = -1
+    assert fetch_answer(stage.ask(anonymous))["error"] == ERRORS.UNKNOWN_LEADER_EPOCH
+    ready = stage.ask(fetch_request(9, 0, replica=11))
+    assert fetch_answer(ready) == {
+        "error": ERRORS.NOT_LEADER_OR_FOLLOWER,
+        "leader": -1,
+        "epoch": 9,
+        "mark": -1,
+        "bytes": 0,
+    }
+    assert ready.quorum_state == state_written(epoch=9)
+    assert ready.leader == LeaderAndEpoch(None, 9)
+    asked = stage.wait(1000).messages
+    asked = stage.answer(asked[0], granted(9)).messages
+    ready = stage.answer(asked[0], granted(10))
+    assert ready.leader is not None
+    assert (ready.leader.leader_id, ready.leader.epoch) == (1, 10)
 
 
 def test_another_cluster_and_another_topic_are_refused_as_a_whole() -> None:

@@ -11,7 +11,7 @@ from barnabas.core.transactions.ending import (
     timed_out,
 )
 from barnabas.core.transactions.state import Transaction, TransactionState
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.errors import ErrorCode
 
 from .conftest import CoordinatorInATest, refused
 from .test_decide import A0, B0
@@ -52,7 +52,6 @@ def test_a_commit_is_decided_in_the_next_epoch_and_completed_when_markers_are_wr
 
 
 def test_nobody_is_told_to_write_markers_before_the_decision_is_committed(ongoing: CoordinatorInATest) -> None:
-    from barnabas.core.transactions.ending import EndTransaction, end_transaction
 
     asked = EndTransaction(transactional_id="tx", producer_id=70, producer_epoch=0, committed=True, client_version=2)
     promise = ongoing.runtime.decide(lambda transactions: end_transaction(transactions, asked, 5))
@@ -90,16 +89,8 @@ def test_a_transaction_is_not_completed_by_markers_of_the_one_before(ongoing: Co
     assert ongoing["tx"].state is STATES.PREPARE_COMMIT
 
 
-def test_a_commit_of_nothing_is_refused_only_by_who_still_coordinates(coordinator: CoordinatorInATest) -> None:
-    """Its producer would end for good, although the next coordinator may know of its partitions already."""
+def test_a_commit_of_nothing_is_refused(coordinator: CoordinatorInATest) -> None:
     coordinator.init()
-    asked = EndTransaction(transactional_id="tx", producer_id=70, producer_epoch=0, committed=True, client_version=2)
-    promise = coordinator.runtime.decide(lambda transactions: end_transaction(transactions, asked, 0))
-    assert not promise.is_done
-    coordinator.runtime.lost(KafkaError(ErrorCode.NOT_COORDINATOR))
-    assert promise.error is not None
-    assert promise.error.code is ErrorCode.NOT_COORDINATOR
-    coordinator.load()
     before = coordinator["tx"]
     with refused(ErrorCode.INVALID_TXN_STATE):
         coordinator.end(70, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,6 +37,7 @@ from barnabas.core.transactions.ending import (
     remove_expired,
     timed_out,
 )
+from barnabas.core.transactions.records import record_of, tombstone_of
 from barnabas.core.transactions.state import (
     EPOCH_BUMPS_SINCE,
     PREPARE_COMMIT,
@@ -61,6 +62,15 @@ Unwritten = dict[TopicPartition, Promise[None] | None]
 log = logging.getLogger("barnabas.transactions")
 
 RETRY_MS = 100
+# Ends a producer for good, or its transaction.
+FATAL = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
 # The partition is in a later epoch of this producer: the transaction is over there.
 OVER = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 
@@ -122,14 +132,27 @@ class TransactionCoordinator(Coordinator[Transactions]):
             transaction_version=self.transaction_version,
         )
         now_ms = self._node.clock()
-        await self.submit(transactional_id, lambda transactions: add_partitions(transactions, asked, now_ms))
+        await self._as_leader(
+            transactional_id,
+            lambda: self.submit(transactional_id, lambda transactions: add_partitions(transactions, asked, now_ms)),
+        )
 
-    def verify_partitions(
+    async def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         require_id(transactional_id)
-        shard = self.shard_for(transactional_id)
-        return verify_partitions(shard, transactional_id, producer_id, producer_epoch, partitions)
+        asked = list(partitions)
+
+        async def verify() -> dict[TopicPartition, ErrorCode]:
+            return verify_partitions(
+                self.shard_for(transactional_id), transactional_id, producer_id, producer_epoch, asked
+            )
+
+        found = await self._as_leader(transactional_id, verify)
+        if FATAL.isdisjoint(found.values()):
+            return found
+        await self._prove_leadership(transactional_id)
+        return await verify()
 
     async def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool, client_version: int
@@ -156,7 +179,35 @@ class TransactionCoordinator(Coordinator[Transactions]):
     def all(self) -> list[Transaction]:
         return [found for led in self for _, found in led.shard.by_id.committed_items()]
 
+    async def _as_leader(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """A refusal that ends the producer for good is given by who leads for certain only.
+
+        Who leads no more and has not heard of it does not know the producer's latest epoch, or its transaction.
+        """
+        try:
+            return await ask()
+        except KafkaError as error:
+            if error.code not in FATAL:
+                raise
+        await self._prove_leadership(transactional_id)
+        return await ask()
+
+    async def _prove_leadership(self, transactional_id: str) -> None:
+        """The same state once more: a former leader cannot commit it."""
+
+        def again(transactions: Transactions) -> Decision[None]:
+            found = transactions.by_id.get(transactional_id)
+            record = tombstone_of(transactional_id) if found is None else record_of(found, self.transaction_version)
+            return Decision([record], None)
+
+        await self.submit(transactional_id, again)
+
     async def _submit_with_id(
+        self, transactional_id: str, decide: Callable[[Transactions, int | None], Decision[T]]
+    ) -> T:
+        return await self._as_leader(transactional_id, lambda: self._decide_with_id(transactional_id, decide))
+
+    async def _decide_with_id(
         self, transactional_id: str, decide: Callable[[Transactions, int | None], Decision[T]]
     ) -> T:
         new_id: int | None = None

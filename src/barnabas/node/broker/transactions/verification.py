@@ -67,7 +67,7 @@ async def verify(
         if adds:
             await coordinator.add_partitions(*writer, partitions, client_version=EPOCH_BUMPS_SINCE)
             return {}
-        errors = coordinator.verify_partitions(*writer, partitions)
+        errors = await coordinator.verify_partitions(*writer, partitions)
     except KafkaError as error:
         return dict.fromkeys(partitions, _refusal(error.code, adds, knows_abortable))
     return {each: _refusal(code, adds, knows_abortable) for each, code in errors.items() if code}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -120,6 +120,48 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_itself(tmp_path: Path) 
             with pytest.raises(KafkaError) as refused:
                 await node.broker.transactions.end("tx", *producer, committed=True, client_version=0)
             assert refused.value.code is ErrorCode.PRODUCER_FENCED
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("asked", ["add", "verify", "verify another", "end", "end in the next epoch", "init"])
+def test_a_producer_is_ended_only_by_who_still_coordinates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A former coordinator that has not heard of its successor does not know what that one has given the producer."""
+
+    async def story() -> None:
+        async with running(tmp_path, Clock()) as node:
+            coordinator = node.broker.transactions
+            producer = await begin(node)
+            later = producer._replace(producer_epoch=producer.producer_epoch + 1)
+            ask: dict[str, Callable[[], Coroutine[None, None, object]]] = {
+                "add": lambda: coordinator.add_partitions("tx", *later, [("orders", 1)]),
+                "verify": lambda: coordinator.verify_partitions("tx", *later, [("orders", 0)]),
+                "verify another": lambda: coordinator.verify_partitions("tx", *producer, [("orders", 1)]),
+                "end": lambda: coordinator.end("tx", *later, committed=True, client_version=0),
+                "end in the next epoch": lambda: coordinator.end("tx", *later, committed=True, client_version=2),
+                "init": lambda: coordinator.init_producer_id(
+                    "tx", 60_000, ProducerIdAndEpoch(later.producer_id + 1, 0)
+                ),
+            }
+            before = coordinator.find("tx")
+            if asked == "verify another":
+                assert await ask[asked]() == {("orders", 1): ErrorCode.TRANSACTION_ABORTABLE}
+            else:
+                with pytest.raises(KafkaError) as refused:
+                    await ask[asked]()
+                assert refused.value.code is ErrorCode.PRODUCER_FENCED
+            assert coordinator.find("tx") == before
+            led = coordinator.led_for("tx")
+            monkeypatch.setattr(led, "_committed", lambda: None)  # no follower fetches from it any more
+            answer = asyncio.ensure_future(ask[asked]())
+            await asyncio.sleep(0.05)
+            assert not answer.done()
+            led.lose()
+            with pytest.raises(KafkaError) as refused:
+                await answer
+            assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
     asyncio.run(story())
 
