@@ -145,6 +145,7 @@ class PlainKeys:
     request_timeout_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_state_topic_prune_interval_ms: int
+    share_coordinator_write_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
