@@ -80,6 +80,7 @@ class PlainKeys:
     group_share_max_share_sessions: int
     group_share_max_size: int
     group_share_partition_max_record_locks: int
+    group_share_persister_class_name: str
     group_share_record_lock_duration_ms: int
     group_share_session_timeout_ms: int
     group_streams_assignment_interval_ms: int

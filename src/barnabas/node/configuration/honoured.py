@@ -123,6 +123,7 @@ OWN_BROKER_KEYS = frozenset(
         "group.share.max.share.sessions",
         "group.share.max.size",
         "group.share.partition.max.record.locks",
+        "group.share.persister.class.name",
         "group.share.record.lock.duration.ms",
         "group.share.session.timeout.ms",
         "group.streams.assignment.interval.ms",
