@@ -345,3 +345,19 @@ def test_kafkas_own_share_consumer_and_tool(node: Node) -> None:
     assert sorted((row[1], row[2], row[4]) for row in rows) == [("java", "0", "0"), ("java", "1", "0")], shown
     deleted = reference.run_tool("kafka-share-groups", *servers, "--delete", "--group", "java-group")
     assert "successful" in deleted.stdout, deleted
+
+
+def test_without_a_persister_states_live_in_memory_and_no_topic_is_made() -> None:
+    with Node(CONFIG | {"group.share.persister.class.name": ""}) as forgetful:
+        prepare(forgetful, "passing", "forgetters", 6)
+        for deliveries in ({1}, {1}):  # as for the first time after the restart
+            with consumer(forgetful, "forgetters", "passing") as share:
+                taken = take(share, 6)
+                assert {record.delivery_count for record in taken} == deliveries
+                for record in taken:
+                    share.ack(record)
+                share.commit()
+                assert share.poll(500) == []
+            forgetful.restart()
+        admin = AdminClient({"bootstrap.servers": forgetful.bootstrap_servers, "log_level": 0})
+        assert "__share_group_state" not in admin.list_topics(timeout=WAIT_S).topics

@@ -8,6 +8,7 @@
                 is answered with the last one before it, since it may rest on that one's records.
     at once     With nothing else under way, records that are committed as soon as they are appended need none of this:
                 the shell appends them first and has them replayed as those of a log that is loaded.
+    time_out    Who waits longer than allowed is refused. What it asked for stays decided, and may be committed yet.
     lost        Another node leads: everybody who waits is told so, and the shard is thrown away.
 
 A failed append takes the shard back to what has been appended: what is in the log may still be committed, and what is
@@ -227,6 +228,14 @@ class ShardRuntime(Generic[S]):
         self.timeline.commit(position)
         while self._waiting and self._waiting[0].position <= position:
             self._succeed(self._waiting.popleft())
+
+    def time_out(self, position: int) -> int:
+        """Refuses who still waits for what was decided up to `position`; returns how many that were."""
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The replicas did not take the records in time.")
+        late = [each.promise for each in self._waiting if each.position <= position and not each.promise.is_done]
+        for promise in late:
+            promise.fail(error)
+        return len(late)
 
     def lost(self, error: KafkaError) -> None:
         """The shard is of no use any more."""

@@ -29,7 +29,7 @@ from barnabas.node.broker.replication.replicas import Replicas
 from barnabas.node.broker.replication.throttles import Throttles
 from barnabas.node.broker.shares.coordinator import ShareCoordinator
 from barnabas.node.broker.shares.partitions import SharePartitions
-from barnabas.node.broker.shares.persister import Persister
+from barnabas.node.broker.shares.persister import make_persister
 from barnabas.node.broker.transactions.coordinator import TransactionCoordinator
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.topics import TopicConfigs
@@ -111,7 +111,9 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.share_coordinator = ShareCoordinator(self)
-        self.persister = Persister(self.node_id, self.share_coordinator, self.peers)
+        self.persister = make_persister(
+            self.config.group_share_persister_class_name, self.node_id, self.share_coordinator, self.peers
+        )
         self.share_partitions = SharePartitions(self, self.persister)
 
     @property

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from barnabas.core.controller.configs import GROUP_RESOURCE
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.configuration import BrokerConfig
+from barnabas.node.configuration.definition import Value
+from barnabas.node.configuration.definitions import BROKER, group_definitions
+from barnabas.node.configuration.layers import parse_known
 
 S = TypeVar("S")
+
+log = logging.getLogger("barnabas.groups")
 
 # Different configs, not groups: nearly all groups have none, and of the others most have the same.
 KEPT = 1_000
 NONE: Mapping[str, str] = {}
+
+
+# All others have a name that follows from the group's own.
+BOUNDS = {"streams.num.standby.replicas": ("", "group.streams.max.standby.replicas")}
 
 
 class Configured(Protocol):
@@ -44,3 +54,30 @@ class GroupSettingsCache(Generic[S]):
         if found is None:
             found = self._known[key] = self._work_out(config, own)
         return found
+
+
+def own_values(config: BrokerConfig, own: Mapping[str, str]) -> dict[str, Value]:
+    """The configs that a group has of its own. What is outside the broker's bounds, which may have changed since it was
+    set, counts as the nearest bound."""
+    return {key: _within_bounds(config, key, value) for key, value in parse_known(own, group_definitions()).items()}
+
+
+def _within_bounds(config: BrokerConfig, key: str, value: Value) -> Value:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    kind, _, name = key.partition(".")
+    lowest, highest = BOUNDS.get(key, (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"))
+    bounded = value
+    if lowest in BROKER:
+        bounded = max(bounded, _number(config, lowest))
+    if highest in BROKER:
+        bounded = min(bounded, _number(config, highest))
+    if bounded != value:
+        log.warning("a group's config %s=%d is outside the bounds of this broker: %d counts instead", key, value, bounded)
+    return bounded
+
+
+def _number(config: BrokerConfig, key: str) -> int:
+    value = config.value(key)
+    assert isinstance(value, int), key
+    return value

@@ -80,6 +80,7 @@ class PlainKeys:
     group_share_max_share_sessions: int
     group_share_max_size: int
     group_share_partition_max_record_locks: int
+    group_share_persister_class_name: str
     group_share_record_lock_duration_ms: int
     group_share_session_timeout_ms: int
     group_streams_assignment_interval_ms: int
@@ -145,6 +146,7 @@ class PlainKeys:
     request_timeout_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_state_topic_prune_interval_ms: int
+    share_coordinator_write_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

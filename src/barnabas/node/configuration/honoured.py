@@ -11,6 +11,7 @@ from pathlib import Path
 
 from barnabas.node.configuration.definition import Definition, to_text
 from barnabas.node.configuration.definitions import BROKER, group_definitions, table, topic_definitions
+from barnabas.node.configuration.rules import BOUNDED
 
 TOPIC_KEYS = frozenset(
     {
@@ -122,6 +123,7 @@ OWN_BROKER_KEYS = frozenset(
         "group.share.max.share.sessions",
         "group.share.max.size",
         "group.share.partition.max.record.locks",
+        "group.share.persister.class.name",
         "group.share.record.lock.duration.ms",
         "group.share.session.timeout.ms",
         "group.streams.assignment.interval.ms",
@@ -167,6 +169,7 @@ OWN_BROKER_KEYS = frozenset(
         "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
         "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
         "offsets.topic.num.partitions",
@@ -199,6 +202,7 @@ OWN_BROKER_KEYS = frozenset(
         "share.coordinator.state.topic.prune.interval.ms",
         "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.segment.bytes",
+        "share.coordinator.write.timeout.ms",
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
@@ -230,13 +234,21 @@ OWN_BROKER_KEYS = frozenset(
     }
 )
 
+# Bounds of what is configured for brokers and groups.
+BOUNDING_KEYS = frozenset(
+    {
+        "group.streams.max.standby.replicas",
+        *(f"{prefix}{end}.{name}" for prefix, name in BOUNDED for end in ("min", "max")),
+    }
+)
+
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 
 
 def broker_keys() -> frozenset[str]:
     """The node's own, and those that stand behind a topic's."""
     behind_topics = {key for name in TOPIC_KEYS for key, _ in topic_definitions()[name].from_broker}
-    return OWN_BROKER_KEYS | behind_topics
+    return OWN_BROKER_KEYS | BOUNDING_KEYS | behind_topics
 
 
 def markdown() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.groups.java_order import java_ordered
 from barnabas.core.groups.state import ClassicGroup, Phase
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
@@ -77,5 +78,5 @@ def _members(group: ClassicGroup, is_stable: bool) -> list[DescribedGroupMember]
             member_metadata=member.metadata(group.protocol_name or "") if is_stable else b"",
             member_assignment=member.assignment,
         )
-        for member in group.members.values()
+        for member in map(group.members.__getitem__, java_ordered(group.members))
     ]

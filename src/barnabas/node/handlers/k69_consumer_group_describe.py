@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.groups.consumer.group import ConsumerGroup
 from barnabas.core.groups.consumer.member import ConsumerMember
+from barnabas.core.groups.java_order import timeline_ordered
 from barnabas.core.groups.modern import Target, most_wanted
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.handlers.group_descriptions import Describing, committed_group, describe_groups, named_partitions
@@ -51,7 +52,8 @@ def _topics(group: DescribedGroup) -> Iterable[str]:
 
 def _describe(group_id: str, node: Groups) -> DescribedGroup:
     group = committed_group(group_id, node, ConsumerGroup)
-    members = [member for _, member in group.members.committed_items()]
+    known = dict(group.members.committed_items())
+    members = [known[each] for each in timeline_ordered(known)]
     epochs = group.committed_epochs
     return DescribedGroup(
         group_id=group_id,

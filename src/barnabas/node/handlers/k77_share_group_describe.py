@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from barnabas.core.groups.java_order import timeline_ordered
 from barnabas.core.groups.share.group import ShareGroup
 from barnabas.node.handlers.group_descriptions import Describing, committed_group, describe_groups, named_partitions
 from barnabas.node.handlers.group_protocols import require_share_protocol
@@ -41,6 +42,7 @@ def _topics(group: DescribedGroup) -> Iterable[str]:
 def _describe(group_id: str, node: Groups) -> DescribedGroup:
     group = committed_group(group_id, node, ShareGroup)
     names, epochs = node.image.topic_names, group.committed_epochs
+    members = dict(group.members.committed_items())
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
@@ -57,6 +59,6 @@ def _describe(group_id: str, node: Groups) -> DescribedGroup:
                 subscribed_topic_names=sorted(member.topics),
                 assignment=Assignment(topic_partitions=named_partitions(member.assigned, names, TopicPartitions)),
             )
-            for _, member in group.members.committed_items()
+            for member in map(members.__getitem__, timeline_ordered(members))
         ],
     )

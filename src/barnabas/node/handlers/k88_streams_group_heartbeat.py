@@ -5,10 +5,11 @@ at once and says that they are missing, and one that follows says why they could
 
 Deviations from Kafka: a topology that names a subtopology twice, has a negative epoch or a copartition group of topics
 that are not there is told STREAMS_INVALID_TOPOLOGY, where Kafka says UNKNOWN_SERVER_ERROR; a member with an endpoint
-that joins while source topics are missing is told so, where Kafka says UNKNOWN_SERVER_ERROR; a member that says that
-it owns other tasks than it should is told its tasks again, since it may have missed an answer; internal topics are
-created in the name of the broker after the caller's right was checked: they do not count for its quota; a topology of
-more than 500 subtopologies is told STREAMS_INVALID_TOPOLOGY, since a heartbeat is decided in one turn.
+that joins while source topics are missing is told so, where Kafka says UNKNOWN_SERVER_ERROR; a member that says that it
+owns other tasks than it should is told its tasks again, since it may have missed an answer, unless its next ones are
+delayed; internal topics are created in the name of the broker after the caller's right was checked: they do not count
+for its quota; a topology of more than 500 subtopologies is told STREAMS_INVALID_TOPOLOGY, since a heartbeat is decided
+in one turn.
 """
 
 from __future__ import annotations

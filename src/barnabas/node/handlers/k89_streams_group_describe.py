@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.core.groups.java_order import timeline_ordered
 from barnabas.core.groups.streams.group import StreamsGroup
 from barnabas.core.groups.streams.member import StreamsMember
 from barnabas.core.groups.streams.tasks import NOTHING, AssignedTasks, TaskRoles
@@ -57,6 +58,7 @@ def _describe(group_id: str, node: Groups) -> DescribedGroup:
     group = committed_group(group_id, node, StreamsGroup)
     epochs, configured = group.committed_epochs, group.configured
     declared = group.committed_topology
+    members = dict(group.members.committed_items())
     topology = None
     if configured is not None and configured.is_ready:
         topology = _configured(configured)
@@ -70,7 +72,7 @@ def _describe(group_id: str, node: Groups) -> DescribedGroup:
         topology=topology,
         members=[
             _member(member, group.targets.committed(member.id) or NOTHING)
-            for _, member in group.members.committed_items()
+            for member in map(members.__getitem__, timeline_ordered(members))
         ],
     )
 

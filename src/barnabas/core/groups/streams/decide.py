@@ -132,7 +132,7 @@ class StreamsGroups:
         self.expect(group.id, beat.member.id, settings.session_timeout_ms)
         if request.shutdown_application:
             _request_shutdown(group, request.member_id)
-        response = self._response(beat, request, configured)
+        response = self._response(beat, request, configured, is_settled=target_epoch >= epoch)
         # A group that is made by this very request keeps no count of endpoints yet.
         response.endpoint_information_epoch = 0 if is_first else group.endpoint_epoch
         return Decision(records, HeartbeatAnswer(response, configured.to_create))
@@ -240,7 +240,7 @@ class StreamsGroups:
     # The answer
 
     def _response(
-        self, beat: Beat, request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology
+        self, beat: Beat, request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology, *, is_settled: bool
     ) -> StreamsGroupHeartbeatResponse:
         group, member = beat.group, beat.member
         response = StreamsGroupHeartbeatResponse(
@@ -250,8 +250,10 @@ class StreamsGroups:
             status=beat.statuses,
         )
         has_changed = request.member_epoch == JOINING or member.assigned != beat.before.assigned
-        # A member that owns other tasks than it should may have missed the answer that said so.
-        if has_changed or (beat.owned is not None and beat.owned != member.assigned.without_epochs):
+        # A member that owns other tasks than it should may have missed the answer that said so. While its assignment is
+        # delayed it is told nothing: it would take the old tasks for the new ones.
+        has_missed = is_settled and beat.owned is not None and beat.owned != member.assigned.without_epochs
+        if has_changed or has_missed:
             response.active_tasks = _listed(member.assigned.active)
             response.standby_tasks = _listed(member.assigned.standby)
             response.warmup_tasks = _listed(member.assigned.warmup)

@@ -38,8 +38,10 @@ class Coordinator(Generic[S]):
         topic: str,
         make_shard: Callable[[int, Timers], S],
         timer_clock: Callable[[], int] = monotonic_ms,
+        write_timeout_ms: int | None = None,
     ) -> None:
         """`make_shard` is given the index of the partition and the timers to use."""
+        self._write_timeout_ms = write_timeout_ms
         self.topic = topic
         self._node = node
         self._make_shard = make_shard
@@ -74,7 +76,7 @@ class Coordinator(Generic[S]):
             del self._led[state.index]
         if partition is not None and partition.is_leader and not partition.log.offline:
             shard = self._make_shard(state.index, Timers(self._timer_clock))
-            led = self._led[state.index] = LedShard(partition, shard, self._node.clock)
+            led = self._led[state.index] = LedShard(partition, shard, self._node.clock, self._write_timeout_ms)
             led.load()
 
     async def stop(self) -> None:

@@ -15,11 +15,9 @@ from barnabas.core.groups.shard import GroupShard
 from barnabas.core.groups.streams.settings import StreamsSettings
 from barnabas.core.metadata.state import MetadataDelta
 from barnabas.node.broker.coordinators.coordinator import Coordinator
-from barnabas.node.broker.group_settings import GroupSettingsCache
+from barnabas.node.broker.group_settings import GroupSettingsCache, own_values
 from barnabas.node.broker.shares.settings import share_settings
 from barnabas.node.configuration import BrokerConfig
-from barnabas.node.configuration.definitions import group_definitions
-from barnabas.node.configuration.layers import parse_known
 
 if TYPE_CHECKING:
     from barnabas.node.ports import Coordinating
@@ -29,7 +27,9 @@ MS_PER_MINUTE = 60_000
 
 class GroupCoordinator(Coordinator[GroupShard]):
     def __init__(self, node: Coordinating) -> None:
-        super().__init__(node, CONSUMER_OFFSETS_TOPIC, self._new_shard)
+        super().__init__(
+            node, CONSUMER_OFFSETS_TOPIC, self._new_shard, write_timeout_ms=node.config.offsets_commit_timeout_ms
+        )
         self._settings_of: tuple[BrokerConfig, GroupSettings] | None = None
         self.consumer_settings = GroupSettingsCache(node, consumer_settings).of
         self.share_settings = GroupSettingsCache(node, share_settings).of
@@ -70,7 +70,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
 def consumer_settings(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerSettings:
     """`own` are the configs of a group."""
-    values = parse_known(own, group_definitions())
+    values = own_values(config, own)
 
     def number(key: str, otherwise: int) -> int:
         value = values.get(key, otherwise)
@@ -90,7 +90,7 @@ def consumer_settings(config: BrokerConfig, own: Mapping[str, str]) -> ConsumerS
 
 def streams_settings(config: BrokerConfig, own: Mapping[str, str]) -> StreamsSettings:
     """`own` are the configs of a group."""
-    values = parse_known(own, group_definitions())
+    values = own_values(config, own)
 
     def number(key: str, otherwise: int) -> int:
         value = values.get(f"streams.{key}", otherwise)

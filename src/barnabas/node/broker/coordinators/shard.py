@@ -2,7 +2,8 @@
 
 Decisions of one turn of the loop are appended together at its end: one batch, one answer each. Only what costs less to
 write than to wait for, as a commit of offsets does, is appended at once, with whatever waits. The partition tells us as
-a watcher how far it is committed, and when it is no longer ours.
+a watcher how far it is committed, and when it is no longer ours. Who waits longer for that than `write_timeout_ms` is
+told COORDINATOR_NOT_AVAILABLE; what was written stays, and is committed when the replicas have it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -36,6 +38,8 @@ LOAD_PIECE_BYTES = 128 * 1024
 # From here on the compiled reader is worth its import.
 LOAD_FAST_BYTES = 4 * 1024 * 1024
 SKIPS_SHOWN = 10
+# Whoever waits is looked after so often within a time-out: it is exceeded by less than a part of it.
+WRITE_TIMEOUT_PARTS = 5
 
 
 class Loads:
@@ -75,7 +79,9 @@ _loads = Loads()
 
 
 class LedShard(Generic[S]):
-    def __init__(self, partition: Partition, shard: S, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, partition: Partition, shard: S, clock: Callable[[], int], write_timeout_ms: int | None = None
+    ) -> None:
         self.partition = partition
         self.shard = shard
         self.leader_epoch = partition.leader_epoch
@@ -86,6 +92,10 @@ class LedShard(Generic[S]):
         self._runtime.on_unwritten = self._write_soon
         shard.timers.on_earlier = self._set_timer
         self._timer: asyncio.TimerHandle | None = None
+        self._write_timeout_ms = write_timeout_ms
+        self._write_timer: asyncio.TimerHandle | None = None
+        # How much was decided when the write timer ran, the last times.
+        self._decided: deque[int] = deque()
         self._loading: asyncio.Task[None] | None = None
         self._skips = 0
         self._writes_at_once = False
@@ -164,8 +174,9 @@ class LedShard(Generic[S]):
         self.partition.watchers.pop(self, None)
         if self._loading is not None:
             self._loading.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
         self._runtime.lost(KafkaError(code, f"{self.partition.log.name} is no longer coordinated here."))
 
     # Deciding
@@ -233,6 +244,31 @@ class LedShard(Generic[S]):
         if flush_due:
             self._sync()
         self._committed()
+        if self._write_timer is None and not self._runtime.is_committed:
+            self._set_write_timer()
+
+    def _set_write_timer(self) -> None:
+        if self._write_timeout_ms is None:
+            return
+        self._decided.append(self._runtime.timeline.position)
+        delay_s = self._write_timeout_ms / WRITE_TIMEOUT_PARTS / 1000
+        self._write_timer = asyncio.get_running_loop().call_later(delay_s, self._time_out_writes)
+
+    def _time_out_writes(self) -> None:
+        self._write_timer = None
+        if self._runtime.is_committed:
+            self._decided.clear()
+            return
+        if len(self._decided) == WRITE_TIMEOUT_PARTS:
+            late = self._runtime.time_out(self._decided.popleft())
+            if late:
+                log.warning(
+                    "%s: %d requests waited for its replicas longer than %d ms",
+                    self.partition.log.name,
+                    late,
+                    self._write_timeout_ms,
+                )
+        self._set_write_timer()
 
     def _append(self, batch: Append, now_ms: int) -> Appended:
         if batch.producer is None and batch.marker is None:

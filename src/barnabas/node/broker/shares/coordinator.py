@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 class ShareCoordinator(Coordinator[ShareStateShard]):
     def __init__(self, node: Coordinating) -> None:
-        super().__init__(node, SHARE_GROUP_STATE_TOPIC, self._new_shard)
+        timeout_ms = node.config.share_coordinator_write_timeout_ms
+        super().__init__(node, SHARE_GROUP_STATE_TOPIC, self._new_shard, write_timeout_ms=timeout_ms)
         self._pruning: asyncio.Task[None] | None = None
 
     def start(self) -> None:

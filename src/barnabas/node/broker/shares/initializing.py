@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.groups.share.decide import ToInitialize
 from barnabas.core.share.records import ShareKey
-from barnabas.node.broker.shares.persister import ask_until_settled
+from barnabas.node.broker.shares.persister import NOT_DECIDED, ask_until_settled
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.uuids import Uuid
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from barnabas.node.ports import Shares
 
 log = logging.getLogger("barnabas.shares")
-NOT_DECIDED = -1
 AT_A_TIME = 50
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RETRIED_FOR_S = 10.0
 BACKOFF_MS, BACKOFF_MAX_MS = 50, 1_000
+# The start offset of a partition from which nobody has read yet.
+NOT_DECIDED = -1
 # The coordinator is about to be another one, or does not know the topic yet.
 PASSING = frozenset(
     {
@@ -136,7 +138,7 @@ class Persister:
         if self._is_here(key):
             state = self._coordinator.shard_for(key.coordinator_key).summary(key)
             if state is None:
-                return Known(0, -1)
+                return Known(0, NOT_DECIDED)
             return Known(state.state_epoch, state.start_offset, (), state.leader_epoch, state.delivery_complete_count)
         part = summaries.PartitionData(partition=key.partition, leader_epoch=-1)
         data = summaries.ReadStateSummaryData(topic_id=key.topic_id, partitions=[part])
@@ -170,3 +172,34 @@ class Persister:
         for peer in self._open.values():
             await peer.close()
         self._open.clear()
+
+
+class ForgetfulPersister(Persister):
+    """With an empty `group.share.persister.class.name`: states live as long as the leader of their partition."""
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        return
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> Known:
+        return Known(0, NOT_DECIDED)
+
+    async def write(
+        self,
+        key: ShareKey,
+        known: Known,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        return
+
+    async def delete(self, key: ShareKey) -> None:
+        return
+
+    async def summary(self, key: ShareKey) -> Known:
+        return Known(0, NOT_DECIDED)
+
+
+def make_persister(class_name: str, node_id: int, coordinator: ShareCoordinator, peers: Peers) -> Persister:
+    kind = Persister if class_name else ForgetfulPersister
+    return kind(node_id, coordinator, peers)

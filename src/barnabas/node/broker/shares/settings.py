@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.core.groups.share.decide import ShareSettings
+from barnabas.node.broker.group_settings import own_values
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.definition import Value
-from barnabas.node.configuration.definitions import group_definitions
-from barnabas.node.configuration.layers import parse_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class DeliverySettings:
 
 
 def share_settings(config: BrokerConfig, own: Mapping[str, str]) -> ShareSettings:
-    values = parse_known(own, group_definitions())
+    values = own_values(config, own)
     return ShareSettings(
         session_timeout_ms=_number(values, "share.session.timeout.ms", config.group_share_session_timeout_ms),
         heartbeat_interval_ms=_number(values, "share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms),
@@ -36,7 +35,7 @@ def share_settings(config: BrokerConfig, own: Mapping[str, str]) -> ShareSetting
 
 
 def delivery_settings(config: BrokerConfig, own: Mapping[str, str]) -> DeliverySettings:
-    values = parse_known(own, group_definitions())
+    values = own_values(config, own)
     return DeliverySettings(
         lock_duration_ms=_number(values, "share.record.lock.duration.ms", config.group_share_record_lock_duration_ms),
         most_deliveries=_number(values, "share.delivery.count.limit", config.group_share_delivery_count_limit),

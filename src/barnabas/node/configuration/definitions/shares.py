@@ -144,7 +144,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         "group.share.persister.class.name",
         STRING,
         "org.apache.kafka.server.share.persister.DefaultStatePersister",
-        "Class that stores the state of share groups.",
+        "Whatever its name, the share coordinator stores the state of share groups; if it is empty, nobody does.",
         internal=True,
     ),
     Definition(

@@ -52,6 +52,18 @@ def test_a_second_member_waits_until_the_first_has_given_tasks_back(stage: Stage
     assert group_of(stage).state_name == "Stable"
 
 
+def test_who_missed_its_tasks_is_told_them_again_but_not_the_old_ones_while_new_ones_are_delayed(stage: Stage) -> None:
+    stage.streams_settings = StreamsSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=1_000)
+    join(stage, "anna", counting())
+    nothing = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    assert shown(beat(stage, "anna", 2, **nothing).result().response.active_tasks) == {"0": [0, 1]}
+    join(stage, "bert", counting())
+    delayed = beat(stage, "anna", 2, **nothing).result().response
+    assert (delayed.active_tasks, statuses(delayed)) == (None, [StatusCode.ASSIGNMENT_DELAYED])
+    stage.pass_ms(1_001)
+    assert shown(beat(stage, "anna", 2, **nothing).result().response.active_tasks) == {"0": [0]}
+
+
 def test_who_does_not_give_tasks_back_in_time_is_removed(stage: Stage) -> None:
     join(stage, "anna", counting(), rebalance_timeout_ms=5_000)
     join(stage, "bert", counting())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.coordinator.decision import Producer
+from barnabas.core.coordinator.decision import Decision, Producer
 from barnabas.core.coordinator.promise import Promise
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.commits import Commit, Committer
@@ -112,6 +112,27 @@ def test_what_is_submitted_at_once_waits_for_the_other_replicas(tmp_path: Path) 
         assert not waits.is_done
         on.fetched_by(2, 1, -1, 0)
         assert waits.result() == [ErrorCode.NONE]
+
+    run(story)
+
+
+def test_who_waits_too_long_for_replicas_is_told_so_and_what_was_written_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        on = partition(tmp_path, replicas=(1, 2))
+        shard = GroupShard(Timers(monotonic_ms), lambda: SETTINGS, lambda: 1_000, lambda: "id")
+        shell = LedShard(on, shard, lambda: 1_000, write_timeout_ms=100)
+        shell.load()
+        began = monotonic_ms()
+        with pytest.raises(KafkaError) as refused:
+            await result_of(shell.submit(commit(1)))
+        assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert monotonic_ms() - began >= 95
+        later = shell.submit(commit(2, "h"))
+        await until(lambda: on.log.log_end_offset == 2)
+        on.fetched_by(2, 2, -1, 0)
+        assert later.result() == [ErrorCode.NONE]
+        assert [shard.offsets.committed(group, "t", 0) is not None for group in ("g", "h")] == [True, True]
+        assert await result_of(shell.submit(lambda _: Decision([], "idle"))) == "idle"
 
     run(story)
 
