@@ -7,7 +7,7 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -43,8 +43,9 @@ async def serve(
     protocol: Any = "auto",
     websockets: Any = "none",
     tls: ssl.SSLContext | None = None,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Until SIGINT or SIGTERM. `up` is called once requests are taken."""
+    """Until SIGINT or SIGTERM. `up` is called once requests are taken; `headers` go with every answer."""
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -57,6 +58,7 @@ async def serve(
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_WITHIN_S,
+        headers=list(headers),
     )
     config.load()
     config.ssl = tls

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from barnabas.client.serdes.codec import Codec, codec_of
-from barnabas.client.serdes.framing import Framed, Headers, read_frame, read_indexes
+from barnabas.client.serdes.framing import FIRST_MESSAGE, Framed, Headers, read_frame, read_indexes
 from barnabas.client.serdes.registry import Registry
 from barnabas.client.serdes.schema import RegisteredSchema, Schema
+
+FIRST = (0,)
 
 
 class Decoded(NamedTuple):
@@ -43,8 +45,11 @@ class Deserializer:
         # The way of most records, without a step too many.
         if not headers and data[:1] == b"\0" and len(data) > 4:
             compiled = self._compiled.get(int.from_bytes(data[1:5], "big"))
-            if compiled is not None and compiled[0].schema.type != "PROTOBUF" and self._reader is None:
-                return compiled[1].decode(data[5:])
+            if compiled is not None and self._reader is None:
+                if compiled[0].schema.type != "PROTOBUF":
+                    return compiled[1].decode(data[5:])
+                if data[5:6] == FIRST_MESSAGE:
+                    return compiled[1].codec_at(FIRST).decode(data[6:])
         found = self.open(data, headers)
         if self._reader is not None and hasattr(found.codec, "decode_as"):
             return found.codec.decode_as(found.body, self._reader)

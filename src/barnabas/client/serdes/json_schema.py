@@ -21,10 +21,15 @@ SHOWN_MAX = 300
 OLD_DRAFTS = ("http://json-schema.org/schema", "http://json-schema.org/draft-03/schema")
 
 
+class NotChecked(SerdeError):
+    """The value is not made of JSON's own types."""
+
+
 class JsonSchemaCodec:
     def __init__(self, schema: Schema, references: Sequence[ResolvedReference] = (), *, check: bool = True) -> None:
         self.schema = schema
         self._check = check
+        self._read = msgspec.json.Decoder().decode
         try:
             self.tree = json.loads(schema.text)
         except (ValueError, RecursionError):
@@ -42,17 +47,24 @@ class JsonSchemaCodec:
     def encode(self, value: Any) -> bytes:
         try:
             data = msgspec.json.encode(value)
-            plain = value if _is_plain(value) else msgspec.json.decode(data)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise SerdeError(f"The value cannot be written as JSON: {error}") from None
-        self._validate(plain)
+        try:
+            self._validate(value)
+        except NotChecked:
+            if _is_plain(value):
+                raise
+            self._validate(msgspec.json.decode(data))  # a tuple, a date and others are no JSON before they are written
         return data
 
     def decode(self, data: bytes) -> Any:
         try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            raise SerdeError("The bytes are not JSON.") from None
+            value = self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            try:
+                value = json.loads(data)  # takes NaN, other encodings and numbers beyond all bounds
+            except (ValueError, RecursionError):
+                raise SerdeError("The bytes are not JSON.") from None
         self._validate(value)
         return value
 
@@ -71,8 +83,8 @@ class JsonSchemaCodec:
             path = "/".join(str(each) for each in error.instance_path)
             where = f"at /{path}" if path else "as a whole"
             raise SerdeError(f"The value does not fit the JSON schema {where}: {_shortened(error.message)}") from None
-        except ValueError as error:  # what is no JSON after all
-            raise SerdeError(f"The value cannot be written as JSON: {error}") from None
+        except ValueError as error:  # what is no JSON
+            raise NotChecked(f"The value cannot be written as JSON: {error}") from None
 
 
 def _is_plain(value: Any) -> bool:

@@ -19,6 +19,7 @@ from barnabas.client.schemas.protobuf.elements import ProtoFile
 from barnabas.client.schemas.protobuf.names import Types
 from barnabas.client.schemas.protobuf.schema import imported, read_schema
 from barnabas.client.serdes.errors import SerdeError
+from barnabas.client.serdes.protobuf_layout import WELL_KNOWN, layout_of
 from barnabas.client.serdes.protobuf_values import fill, plain
 from barnabas.client.serdes.schema import Schema
 
@@ -67,7 +68,10 @@ class ProtobufFile:
         return self._codec(indexes, descriptor)
 
     def _codec(self, indexes: tuple[int, ...], descriptor: Descriptor) -> ProtobufCodec:
-        return self._codecs.setdefault(indexes, ProtobufCodec(self.schema, indexes, descriptor))
+        try:
+            return self._codecs.setdefault(indexes, ProtobufCodec(self.schema, indexes, descriptor))
+        except RecursionError:  # the library makes the class of a message after those of the messages in it
+            raise SerdeError("The Protobuf schema's messages are nested too deeply.") from None
 
 
 class ProtobufCodec:
@@ -77,6 +81,7 @@ class ProtobufCodec:
         self.descriptor = descriptor
         self.record_name: str | None = descriptor.full_name
         self._class = message_factory.GetMessageClass(descriptor)
+        self._layout = None if descriptor.full_name.startswith(WELL_KNOWN) else layout_of(descriptor)
 
     def encode(self, value: Any) -> bytes:
         message = value
@@ -84,12 +89,22 @@ class ProtobufCodec:
             if value.DESCRIPTOR.full_name != self.record_name:
                 raise SerdeError(f"A {self.record_name} is wanted, not a {value.DESCRIPTOR.full_name}.")
         else:
-            message = self._class()
-            fill(message, value, "")
+            message = self._filled(value)
         return _serialized(message)
 
+    def _filled(self, value: Any) -> Message:
+        if self._layout is not None and self._layout.suits(value):
+            try:
+                return self._class(**value)
+            except (TypeError, ValueError, OverflowError):
+                pass  # `fill` tells where it is wrong
+        message = self._class()
+        fill(message, value, "")
+        return message
+
     def decode(self, data: bytes) -> Any:
-        return plain(self.decode_message(data))
+        message = self.decode_message(data)
+        return plain(message) if self._layout is None else self._layout.read(message)
 
     def decode_message(self, data: bytes) -> Message:
         message = self._class()

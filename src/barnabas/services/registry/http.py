@@ -23,6 +23,7 @@ from barnabas.services.registry.forwarding import OFFSET, ForwardedAnswer
 from barnabas.services.registry.quick import SUBJECTS, KeptAnswers
 from barnabas.services.registry.records import encode_json
 from barnabas.services.registry.service import Service
+from barnabas.services.registry.settings import INT_MAX, Limits
 from barnabas.services.registry.subjects import ANY_CONTEXT, CONTEXT_PREFIX, beside, context_prefix, normalized
 from barnabas.web.calls import BODIES, chosen_type, parameters_of, read_body
 from barnabas.web.errors import HttpError, plain_error
@@ -34,7 +35,7 @@ access_log = logging.getLogger("barnabas.access")
 V1 = "application/vnd.schemaregistry.v1+json"
 PRODUCED = (V1, "application/vnd.schemaregistry+json", "application/json")
 CONSUMED = frozenset((*PRODUCED, "application/octet-stream"))
-INT_MAX = (1 << 31) - 1
+NO_LIMITS = Limits(INT_MAX, INT_MAX)
 LABELS = frozenset({"", "subjects", "schemas", "config", "mode", "compatibility", "contexts", "v1", "metrics"})
 
 
@@ -64,9 +65,10 @@ class Call:
             raise plain_error(404)
         return int(given)
 
-    def page(self, found: list[Any], limit_max: int = INT_MAX) -> list[Any]:
+    def page(self, found: list[Any], limits: Limits | None) -> list[Any]:
+        default, greatest = limits or NO_LIMITS
         offset, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
-        return found[offset : offset + (limit if 0 < limit <= limit_max else limit_max)]
+        return found[offset : offset + (limit if 0 < limit <= greatest else default)]
 
 
 Handler = Callable[[Service, Call], Awaitable[Any]]

@@ -19,8 +19,9 @@ REFERENCES_MAX = 10_000
 
 
 class Library:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, strict_references: bool = False) -> None:
         self._state = state
+        self._strict = strict_references  # nobody refers to two versions under one name
         self._kept: OrderedDict[tuple[str, str, str], ParsedSchema] = OrderedDict()
         self._hashes: dict[tuple[str, str], int] = {}
 
@@ -75,7 +76,7 @@ class Library:
         """The schemas that are referred to, those they refer to before them. One that refers to itself in a circle is
         taken once."""
         found: dict[str, str] = {}
-        visited: set[str] = set()
+        visited: dict[str, int] = {}
         self._resolve(subject, references, found, visited, deleted, 0)
         return [ResolvedReference(name, text) for name, text in found.items()]
 
@@ -84,7 +85,7 @@ class Library:
         subject: str,
         references: Iterable[Reference],
         found: dict[str, str],
-        visited: set[str],
+        visited: dict[str, int],
         deleted: bool,
         depth: int,
     ) -> None:
@@ -97,8 +98,13 @@ class Library:
                     f"{reference.version}"
                 )
             if reference.name in visited:
+                if self._strict and visited[reference.name] != stored.version:
+                    raise invalid_schema(
+                        f'Invalid schema, details: Conflicting reference versions for "{reference.name}": version '
+                        f"{visited[reference.name]} and version {stored.version}"
+                    )
                 continue
-            visited.add(reference.name)
+            visited[reference.name] = stored.version
             if len(visited) > REFERENCES_MAX or depth > 500:
                 raise invalid_schema("Invalid schema, details: it refers to too many schemas")
             self._resolve(used, stored.references, found, visited, deleted, depth + 1)

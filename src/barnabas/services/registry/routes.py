@@ -27,6 +27,7 @@ from barnabas.services.registry.requests import (
     tag_request,
 )
 from barnabas.services.registry.service import Service
+from barnabas.services.registry.settings import Limits
 from barnabas.services.registry.subjects import (
     ANY_CONTEXT,
     DEFAULT_CONTEXT,
@@ -64,6 +65,10 @@ def parse_id(text: str) -> int:
     return int(text)
 
 
+def _limits(service: Service, what: str) -> Limits | None:
+    return service.settings.limits.get(what)
+
+
 async def root(service: Service, call: Call) -> Any:
     return {}
 
@@ -76,7 +81,7 @@ async def list_contexts(service: Service, call: Call) -> Any:
     await service.before_read()
     prefix = call.text("contextPrefix")
     found = [DEFAULT_CONTEXT, *sorted(service.state.contexts)]
-    return call.page([each for each in found if each.startswith(prefix)])
+    return call.page([each for each in found if each.startswith(prefix)], _limits(service, "context"))
 
 
 async def delete_context(service: Service, call: Call) -> Any:
@@ -108,7 +113,7 @@ async def list_schemas(service: Service, call: Call) -> Any:
         found += versions[-1:] if latest_only else versions
     if rule_type:
         found = [each for each in found if rule_type in rule_types(each)]
-    shown = call.page(found, service.settings.schema_limit)
+    shown = call.page(found, _limits(service, "schema"))
     return [schema_tree(each, aliases=aliases.get(each.subject)) for each in shown]
 
 
@@ -141,12 +146,13 @@ async def schema_text_of_id(service: Service, call: Call) -> Any:
 
 
 async def subjects_of_id(service: Service, call: Call) -> Any:
-    return call.page([each.subject for each in await _uses_of_id(service, call)])
+    found = [each.subject for each in await _uses_of_id(service, call)]
+    return call.page(found, _limits(service, "subject"))
 
 
 async def versions_of_id(service: Service, call: Call) -> Any:
     found = [{"subject": each.subject, "version": each.version} for each in await _uses_of_id(service, call)]
-    return call.page(found)
+    return call.page(found, _limits(service, "subject.version"))
 
 
 async def _uses_of_id(service: Service, call: Call) -> list[StoredSchema]:
@@ -201,7 +207,7 @@ async def list_subjects(service: Service, call: Call) -> Any:
         found = [each for each in found if state.latest(each) is None]
     elif not call.flag("deleted"):
         found = [each for each in found if state.latest(each) is not None]
-    return call.page(found)
+    return call.page(found, _limits(service, "subject"))
 
 
 async def look_up(service: Service, call: Call) -> Any:
@@ -294,13 +300,15 @@ async def list_versions(service: Service, call: Call) -> Any:
         raise errors.subject_not_found(subject)
     versions = state.versions(subject)
     if call.flag("deletedAsNegative"):
-        return call.page([-each.version if each.deleted else each.version for each in versions])
-    return call.page([each.version for each in versions if (each.deleted if only else deleted or not each.deleted)])
+        found = [-each.version if each.deleted else each.version for each in versions]
+    else:
+        found = [each.version for each in versions if (each.deleted if only else deleted or not each.deleted)]
+    return call.page(found, _limits(service, "subject.version"))
 
 
 async def register(service: Service, call: Call) -> Any:
     request = schema_request(call.body)
-    if not is_valid(call.parameters[0]):
+    if not is_valid(call.parameters[0], named=service.settings.rejects_empty_subjects):
         raise errors.invalid_subject(call.parameters[0])
     subject, state = call.parameters[0], service.state
     config = state.config_in_scope(subject)
@@ -360,7 +368,7 @@ async def schema_text_of_version(service: Service, call: Call) -> Any:
 async def referenced_by(service: Service, call: Call) -> Any:
     stored = await _version(service, call, deleted=True)
     users = service.state.users_of(stored.subject, stored.version, deleted=call.flag("deleted"))
-    return call.page([schema_id for _, schema_id in users], service.settings.schema_limit)
+    return call.page([schema_id for _, schema_id in users], _limits(service, "schema"))
 
 
 async def _version(service: Service, call: Call, *, deleted: bool) -> StoredSchema:
@@ -517,6 +525,10 @@ async def version(service: Service, call: Call) -> Any:
     return VERSION
 
 
+async def deployment(service: Service, call: Call) -> Any:
+    return {"attributes": list(service.settings.deployment)}
+
+
 CONFIG = {"GET": get_config, "PUT": put_config, "DELETE": delete_config}
 MODE = {"GET": get_mode, "PUT": put_mode, "DELETE": delete_mode}
 ROUTES: Routes = {
@@ -547,4 +559,5 @@ ROUTES: Routes = {
     ("contexts", "*"): {"DELETE": delete_context},
     ("v1", "metadata", "id"): {"GET": cluster_id},
     ("v1", "metadata", "version"): {"GET": version},
+    ("v1", "metadata", "deployment"): {"GET": deployment},
 }

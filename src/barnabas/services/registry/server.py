@@ -36,13 +36,16 @@ def run(settings: RegistrySettings, ready: Callable[[Service, int], None]) -> No
 async def serve(service: Service, listening: socket.socket, ready: Callable[[Service, int], None]) -> None:
     ids = service.state.ids.setdefault(DEFAULT_CONTEXT, {})
     security = service.settings.security
-    # The quick way looks at no password.
+    # The quick way looks at no password and knows no further headers.
     kept = KeptAnswers(service)
-    protocol = quick_protocol(ids, kept, service.metrics) if security.is_open else "auto"
+    headers = service.settings.response_headers
+    is_quick = security.is_open and not headers
+    protocol = quick_protocol(ids, kept, service.metrics) if is_quick else "auto"
     await service.start()
     try:
         port = listening.getsockname()[1]
         app = security.guard(make_app(service, ROUTES, kept))
-        await server.serve(app, listening, lambda: ready(service, port), protocol=protocol, tls=security.context())
+        up = lambda: ready(service, port)  # noqa: E731
+        await server.serve(app, listening, up, protocol=protocol, tls=security.context(), headers=headers)
     finally:
         await service.stop()

@@ -74,7 +74,7 @@ class Service:
         self.port = port
         self.rules = Rules(settings.level, settings.mode_mutable, settings.validate_new, settings.validate_fields)
         self.state = State()
-        self.library = Library(self.state)
+        self.library = Library(self.state, strict_references=settings.strict_references)
         self.pending = Pending()
         self.topic = SchemaTopic(settings)
         self.position = 0

@@ -5,20 +5,31 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from barnabas.client.errors import InvalidSetting
-from barnabas.client.properties import boolean, integer
+from barnabas.client.properties import boolean, integer, listed
 from barnabas.client.settings import ClientSettings
 from barnabas.services import environment as environment_settings
 from barnabas.services.environment import parse_listener, with_prefix
 from barnabas.services.registry.levels import Level
+from barnabas.services.response_headers import Headers, response_headers
 from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "SCHEMA_REGISTRY_"
 DEFAULT_PORT = 8081
 BODY_BYTES_MAX = 4 * 1024 * 1024
 OPTIONS_VARIABLE = "SCHEMA_REGISTRY_OPTS"
+STRICT_REFERENCES = "schema.providers.reference.versions.strict"
+INT_MAX = (1 << 31) - 1
+LISTED = {"schema": 1_000, "subject": INT_MAX, "subject.version": INT_MAX, "context": INT_MAX}
+
+
+class Limits(NamedTuple):
+    """How many are listed where the request does not say it, and how many it may ask for."""
+
+    default: int
+    greatest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +54,11 @@ class RegistrySettings:
     mode_mutable: bool = True
     validate_new: bool = True
     validate_fields: bool = False
-    schema_limit: int = 1_000
+    rejects_empty_subjects: bool = False
+    strict_references: bool = False
+    limits: Mapping[str, Limits] = field(default_factory=dict)  # by what is listed
+    deployment: tuple[str, ...] = ()
+    response_headers: Headers = ()
     body_bytes_max: int = BODY_BYTES_MAX
 
     @classmethod
@@ -72,7 +87,11 @@ class RegistrySettings:
             mode_mutable=boolean(properties, "mode.mutability", True),
             validate_new=boolean(properties, "schema.validate.new.schemas", True),
             validate_fields=boolean(properties, "schema.validate.fields", False),
-            schema_limit=integer(properties, "schema.search.max.limit", 1_000, least=1),
+            rejects_empty_subjects=boolean(properties, "schema.reject.empty.subject", False),
+            strict_references=boolean(properties, STRICT_REFERENCES, False),
+            limits={name: _limits(properties, name) for name in LISTED},
+            deployment=tuple(listed(properties, "schema.registry.metadata.deployment.attributes")),
+            response_headers=response_headers(properties),
             body_bytes_max=integer(properties, "size.limit.filter.max.request.body.size", BODY_BYTES_MAX, least=1),
         )
 
@@ -92,6 +111,13 @@ def _level(properties: Mapping[str, str]) -> Level:
     if level is None:
         raise InvalidSetting(name, f"is {text}; it must be one of {', '.join(each.value for each in Level)}.")
     return level
+
+
+def _limits(properties: Mapping[str, str], what: str) -> Limits:
+    default, greatest = (
+        integer(properties, f"{what}.search.{which}.limit", LISTED[what], least=1) for which in ("default", "max")
+    )
+    return Limits(default, greatest)
 
 
 def _kafka(properties: Mapping[str, str]) -> ClientSettings:

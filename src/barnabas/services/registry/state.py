@@ -186,11 +186,14 @@ class State:
         return self.guids.get(context, {}).get(guid)
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
-        """Subjects in order. `:*:` in front means every context."""
+        """Subjects in order. `:*:` in front means every context, no context the default one."""
         if prefix.startswith(ANY_CONTEXT):
             rest = prefix[len(ANY_CONTEXT) :]
             return iter(sorted(each for each in self.subjects if Subject.parse(each).name.startswith(rest)))
-        return iter(sorted(each for each in self.subjects if each.startswith(prefix)))
+        in_context = [each for each in self.subjects if each.startswith(prefix)]
+        if not prefix.startswith(":"):
+            in_context = [each for each in in_context if context_of(each) == DEFAULT_CONTEXT]
+        return iter(sorted(in_context))
 
     def users_of(self, subject: str, version: int, *, deleted: bool) -> list[ContextId]:
         """Contexts and ids of the schemas that refer to a version."""

@@ -69,10 +69,11 @@ def is_default_context(text: str) -> bool:
     return Subject.parse(text) == (DEFAULT_CONTEXT, "")
 
 
-def is_valid(text: str, *, for_settings: bool = False) -> bool:
+def is_valid(text: str, *, for_settings: bool = False, named: bool = False) -> bool:
+    """`named`: a context alone is no subject."""
     if any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 for each in text):
         return False
     subject = Subject.parse(text)
-    if subject.name in RESERVED_SUBJECTS:
+    if subject.name in RESERVED_SUBJECTS or (named and not subject.name):
         return False
     return for_settings or subject.context != GLOBAL_CONTEXT

@@ -1,40 +1,25 @@
 """Tags inside schemas: `confluent:tags` of records and fields, told and changed by the paths of their entities.
 
 An Avro record's path is its full name, a field's that name, a dot and its own; a record is found by its bare name too.
-A JSON Schema's paths go through its objects: `object` is the outermost, `object.street` its property,
-`object.address.object.city` a property's property, `object.items.array.object` what an array holds, and
-`object.definitions.NAME.object` a definition (`$defs` likewise).
+For the paths of JSON Schemas see `tags_json`, for those of Protobuf `tags_protobuf`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from barnabas.client.schemas import InvalidSchema
 from barnabas.services.registry.entities import MalformedBody, Tree
 from barnabas.services.registry.errors import invalid_schema
 from barnabas.services.registry.records import StoredSchema
+from barnabas.services.registry.tagged import FIELD, RECORD, Entity, Place, Tags, changed, not_found
+from barnabas.services.registry.tags_json import places_in_json
+from barnabas.services.registry.tags_protobuf import tags_in_protobuf, with_protobuf_tags
 
 TAGS = "confluent:tags"
-RECORD, FIELD = "sr_record", "sr_field"
 EVERY = "*"
-
-
-class Entity(NamedTuple):
-    path: str
-    kind: str
-
-
-class Place(NamedTuple):
-    """An entity in a schema, and the object that holds its tags. `alias` is a second path it is found by."""
-
-    entity: Entity
-    node: Tree
-    alias: str = ""
-
-
-Tags = dict[Entity, list[str]]
 
 
 def tags_from(value: object, name: str) -> Tags:
@@ -61,9 +46,16 @@ def _list(value: object, name: str) -> list[Any]:
 
 def tags_of(schema_type: str, text: str) -> Tags:
     """The tags in a schema, in the order of its entities."""
+    try:
+        return tags_in_protobuf(text) if schema_type == "PROTOBUF" else _tags_in_tree(schema_type, _tree(text))
+    except (InvalidSchema, RecursionError):
+        return {}
+
+
+def _tags_in_tree(schema_type: str, tree: object) -> Tags:
     found: Tags = {}
     seen: set[int] = set()
-    for place in _places(schema_type, _tree(schema_type, text)):
+    for place in _places(schema_type, tree):
         tags = place.node.get(TAGS)
         if isinstance(tags, list) and id(place.node) not in seen:
             seen.add(id(place.node))
@@ -84,13 +76,21 @@ def shown_tags(stored: StoredSchema, wanted: Iterable[str]) -> Tree:
 
 def with_tags(schema_type: str, text: str, added: Tags, removed: Tags) -> str:
     """The schema with tags added, then others removed."""
-    tree = _tree(schema_type, text)
+    try:
+        if schema_type == "PROTOBUF":
+            return with_protobuf_tags(text, added, removed)
+        return _with_tags_in_tree(schema_type, _tree(text), added, removed)
+    except InvalidSchema as error:
+        raise invalid_schema(str(error)) from None
+    except RecursionError:
+        raise invalid_schema("The schema is nested too deeply") from None
+
+
+def _with_tags_in_tree(schema_type: str, tree: object, added: Tags, removed: Tags) -> str:
     places = list(_places(schema_type, tree))
     for entity in dict.fromkeys([*added, *removed]):
         node = _find(places, entity)
-        tags = [*_texts(node.get(TAGS)), *added.get(entity, ())]
-        kept = [tag for tag in dict.fromkeys(tags) if tag not in removed.get(entity, ())]
-        if kept:
+        if kept := changed(_texts(node.get(TAGS)), added.get(entity, ()), removed.get(entity, ())):
             node[TAGS] = kept
         else:
             node.pop(TAGS, None)
@@ -101,12 +101,10 @@ def _texts(value: object) -> list[str]:
     return list(map(str, value)) if isinstance(value, list) else []
 
 
-def _tree(schema_type: str, text: str) -> object:
-    if schema_type == "PROTOBUF":
-        return None
+def _tree(text: str) -> object:
     try:
         tree: object = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return tree
 
@@ -118,11 +116,11 @@ def _find(places: list[Place], wanted: Entity) -> Tree:
     for place in places:
         if place.entity.kind == wanted.kind and place.alias == wanted.path:
             return place.node
-    raise invalid_schema(f"No matching path '{wanted.path}' found in the schema")
+    raise not_found("path", wanted.path)
 
 
 def _places(schema_type: str, tree: object) -> Iterator[Place]:
-    return _in_avro(tree, "") if schema_type == "AVRO" else _in_json(tree, "")
+    return _in_avro(tree, "") if schema_type == "AVRO" else places_in_json(tree)
 
 
 def _in_avro(node: object, namespace: str) -> Iterator[Place]:
@@ -146,22 +144,3 @@ def _in_avro(node: object, namespace: str) -> Iterator[Place]:
         yield from _in_avro(node.get("items" if kind == "array" else "values"), namespace)
     else:
         yield from _in_avro(kind, namespace)
-
-
-def _in_json(node: object, scope: str) -> Iterator[Place]:
-    if not isinstance(node, dict):
-        return
-    properties = node.get("properties")
-    if node.get("type") == "object" or isinstance(properties, dict):
-        scope += "object"
-        for name, each in properties.items() if isinstance(properties, dict) else ():
-            if isinstance(each, dict):
-                yield Place(Entity(f"{scope}.{name}", FIELD), each)
-                yield from _in_json(each, f"{scope}.{name}.")
-        yield Place(Entity(scope, RECORD), node)
-        for word in ("definitions", "$defs"):
-            definitions = node.get(word)
-            for name, each in definitions.items() if isinstance(definitions, dict) else ():
-                yield from _in_json(each, f"{scope}.{word}.{name}.")
-    elif isinstance(node.get("items"), dict):
-        yield from _in_json(node["items"], f"{scope}array.")

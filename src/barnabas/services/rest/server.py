@@ -31,7 +31,8 @@ def run(settings: RestSettings, ready: Callable[[int], None]) -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 guarded, tls = settings.security.guard(app), settings.security.context()
-                runner.run(server.serve(guarded, listening, lambda: ready(port), tls=tls))
+                up, headers = (lambda: ready(port)), settings.response_headers
+                runner.run(server.serve(guarded, listening, up, tls=tls, headers=headers))
         finally:
             proxy.close()
     finally:

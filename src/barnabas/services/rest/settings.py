@@ -10,6 +10,7 @@ from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import boolean, integer, one_of
 from barnabas.client.settings import ClientSettings
 from barnabas.services.environment import parse_listener, with_prefix
+from barnabas.services.response_headers import Headers, response_headers
 from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "KAFKA_REST_"
@@ -37,6 +38,7 @@ class RestSettings:
     instances_replication_factor: int = 3
     body_bytes_max: int = BODY_BYTES_MAX
     produce_topics_created: bool = True
+    response_headers: Headers = ()
     acts_as_caller: bool = False  # at the cluster the proxy logs in as who asks it
 
     @classmethod
@@ -70,6 +72,7 @@ class RestSettings:
             instances_replication_factor=integer(properties, "consumer.instances.topic.replication.factor", 3, least=1),
             body_bytes_max=integer(properties, "api.v2.produce.request.max.bytes", BODY_BYTES_MAX, least=1),
             produce_topics_created=boolean(properties, "produce.auto.create.topics", True),
+            response_headers=response_headers(properties),
         )
 
 

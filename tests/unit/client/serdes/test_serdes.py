@@ -297,3 +297,25 @@ def test_nobody_answers() -> None:
 def test_addresses_that_make_no_sense(url: str) -> None:
     with pytest.raises(InvalidSetting, match=r"schema\.registry\.url"):
         open_registry(url)
+
+
+@pytest.mark.parametrize(
+    "text", [b"1e400", b"[NaN]", b"123456789012345678901234567890", b'"\\ud800"', b"\xef\xbb\xbf1"]
+)
+def test_json_of_other_writers_is_read_as_python_reads_it(text: bytes) -> None:
+    codec = codec_of(Schema("{}", "JSON"))
+    try:
+        read = codec.decode(text)
+    except SerdeError as error:
+        assert "cannot be written as JSON" in str(error)  # what no schema speaks of  # noqa: PT017
+    else:
+        assert read == json.loads(text)
+
+
+def test_what_is_no_json_before_it_is_written_is_checked_as_it_is_written() -> None:
+    codec = codec_of(
+        Schema('{"type": "object", "properties": {"at": {"type": "string"}, "list": {"maxItems": 2}}}', "JSON")
+    )
+    assert codec.encode({"at": datetime.date(2026, 1, 2), "list": (1, 2)}) == b'{"at":"2026-01-02","list":[1,2]}'
+    with pytest.raises(SerdeError, match="does not fit the JSON schema at /list"):
+        codec.encode({"at": datetime.date(2026, 1, 2), "list": (1, 2, 3)})

@@ -44,9 +44,30 @@ def test_listeners_and_levels() -> None:
         {"kafkastore.bootstrap.servers": ""},
         {"kafkastore.timeout.ms": "soon"},
         {"authentication.method": "DIGEST"},
+        {"response.http.headers.config": "drop X: y"},
+        {"response.http.headers.config": "addDate Expires: tomorrow"},
+        {"subject.search.max.limit": "0"},
     ],
 )
 def test_what_makes_no_sense_is_named(wrong: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting) as raised:
         RegistrySettings.from_properties(KAFKA | wrong)
     assert raised.value.name == next(iter(wrong))
+
+
+def test_headers_for_every_answer() -> None:
+    text = 'add X-XSS-Protection: 1; mode=block, "add Cache-Control: no-cache, no-store, must-revalidate"'
+    settings = RegistrySettings.from_properties(KAFKA | {"response.http.headers.config": text})
+    assert settings.response_headers == (
+        ("X-XSS-Protection", "1; mode=block"),
+        ("Cache-Control", "no-cache, no-store, must-revalidate"),
+    )
+
+
+def test_limits_of_lists() -> None:
+    settings = RegistrySettings.from_properties(
+        KAFKA | {"subject.search.default.limit": "2", "subject.search.max.limit": "5"}
+    )
+    assert settings.limits["subject"] == (2, 5)
+    assert settings.limits["schema"] == (1_000, 1_000)
+    assert settings.limits["context"].default == 2**31 - 1
