@@ -117,9 +117,11 @@ def keys(side: Side, settings: Settings) -> Figures:
         rows = [line.split() for line in checkpoint.read_text().splitlines()[2:]]
         return any(row[0] == topic and int(row[2]) >= active for row in rows)
 
+    cpu_before = process.cpu_seconds(side.pid)
     took = timed(lambda: _until(is_clean))
+    cpu = process.cpu_seconds(side.pid) - cpu_before
     children = [peak for pid, peak in peaks.items() if pid != side.pid]
-    figures = {"keys.took": took, "keys.server": peaks[side.pid] - before_mb}
+    figures = {"keys.took": took, "keys.cpu": cpu, "keys.server": peaks[side.pid] - before_mb}
     return figures | ({"keys.cleaner": max(children)} if children else {})
 
 

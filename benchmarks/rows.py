@@ -121,6 +121,7 @@ ROWS = [
     Row("compaction.cpu", "CPU of the server per GB compacted, a paced producer included", "s"),
     *beside("compaction", "a compaction"),
     Row("keys.took", "compaction of 10 million keys, each twice", "s", ratio_at_most(1.5)),
+    Row("keys.cpu", "CPU of the server meanwhile", "s"),
     Row("keys.cleaner", "peak memory of the cleaner's process meanwhile (dedupe buffer 134 MB)", "MB"),
     Row("keys.server", "what the server's own memory grew by at the peak", "MB"),
     Row("retention.took", "retention of 10,000 segments", "s"),

@@ -13,20 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from barnabas.core.metadata.state import PartitionState
 from barnabas.core.replication.decide import Reaction, diverges, leader_epoch_error, truncation_offset
 from barnabas.core.replication.following import Resume
-from barnabas.core.replication.state import (
-    ANY_BROKER_EPOCH,
-    LAG_MAX_MS,
-    Committed,
-    FollowerState,
-    LeaderState,
-    Proposal,
-)
+from barnabas.core.replication.state import ANY_BROKER_EPOCH, Committed, FollowerState, LeaderState, Proposal
 from barnabas.node.broker.fetch_sessions import PartitionFetch
+from barnabas.node.broker.neighbours import Alone, Neighbours
 from barnabas.node.broker.waiting import Watcher
 from barnabas.node.requests import Region
 from barnabas.node.storage.admission import Opening
@@ -60,36 +54,6 @@ class PartitionRead(NamedTuple):
     current_leader: tuple[int, int] | None = None
     # Whom a consumer should read from instead.
     preferred_read_replica: int = UNDEFINED
-
-
-class Neighbours(Protocol):
-    """What a leader must know of the other brokers, and whom it tells that others are in sync."""
-
-    lag_max_ms: int
-
-    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
-        """In which epoch the broker is registered; None while its replica may not be in sync."""
-
-    def registered_epoch(self, broker_id: int) -> int:
-        """As `eligible_epoch`, also of a broker that is fenced; -1 if it is unknown."""
-
-    def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Tells the controller."""
-
-
-class Alone:
-    """The neighbours of a broker that has none."""
-
-    lag_max_ms = LAG_MAX_MS
-
-    def eligible_epoch(self, topic: str, index: int, broker_id: int) -> int | None:
-        return ANY_BROKER_EPOCH
-
-    def registered_epoch(self, broker_id: int) -> int:
-        return ANY_BROKER_EPOCH
-
-    def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Nobody can be told."""
 
 
 def committed_state(state: PartitionState) -> Committed:

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, PartitionState
-from barnabas.node.broker.partition import Neighbours, Partition
+from barnabas.node.broker.neighbours import Neighbours
+from barnabas.node.broker.partition import Partition
 from barnabas.node.storage.directory.log_dir import LogDir, NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from barnabas.node.storage.admission import TooMuchAtOnce, open_batch
 from barnabas.node.storage.log_config import LogConfig
@@ -23,6 +26,9 @@ from barnabas.wire.errors import KafkaError
 # line before them every connection stands at most once.
 THREADS_MIN, THREADS_MAX = 2, 4
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Recompression:
     def __init__(self) -> None:
@@ -33,19 +39,22 @@ class Recompression:
         try:
             require_little(batch, read_header(batch))
         except TooMuchAtOnce:
-            loop, look = asyncio.get_running_loop(), first_record
-            return await loop.run_in_executor(self._pool(), look, batch, timestamp, start_offset, outline_records_fast)
+            found = await self._in_thread(first_record, batch, timestamp, start_offset, outline_records_fast)
+            if isinstance(found, KafkaError):
+                raise found from None
+            return found
         return first_record(batch, timestamp, start_offset)
 
     async def open(
         self, records: Buffer, topic_partition: str, config: LogConfig, now_ms: int
     ) -> memoryview | KafkaError:
         """A batch for which an append has raised `TooMuchAtOnce`, to be offered as opened; or what is wrong with it."""
-        loop, view = asyncio.get_running_loop(), memoryview(records)
-        try:
-            return await loop.run_in_executor(self._pool(), open_batch, view, topic_partition, config, now_ms)
-        except KafkaError as error:
-            return error
+        return await self._in_thread(open_batch, memoryview(records), topic_partition, config, now_ms)
+
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | KafkaError:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool(), partial(result_or_error, work, *args, **kwargs)
+        )
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._threads is None:
@@ -56,3 +65,13 @@ class Recompression:
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
+
+
+def result_or_error(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | KafkaError:
+    """The error comes without its traceback, whose frames hold what was decompressed: up to a hundred megabytes, which
+    this thread gives back to the system. The event loop would take 20 ms for it."""
+    try:
+        return work(*args, **kwargs)
+    except KafkaError as error:
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)

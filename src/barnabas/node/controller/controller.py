@@ -106,7 +106,7 @@ class Controller:
             try:
                 await term.until_committed()
             except KafkaError as error:
-                log.warning("The last decisions of the controller may be lost: %s", error.message)
+                log.warning("The controller stops, and its last changes may not be committed: %s", error.message)
 
     def _cluster(self, image: MetadataImage) -> Cluster:
         return Cluster(
@@ -238,7 +238,7 @@ class Controller:
             if count := await term.decide(decide):
                 log.info("%d %s", count, what)
         except KafkaError as error:
-            log.warning("Elections could not be held: %s", error.message)
+            log.warning("The controller could not elect leaders: %s", error.message)
 
     async def _write_when_idle(self, term: ActiveController) -> None:
         """Followers see by these records that their leader goes on; a quorum of one has no followers."""

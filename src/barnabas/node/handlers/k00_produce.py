@@ -320,8 +320,8 @@ class _Produce:
             if partition is None:
                 raise KafkaError(self._node.partitions.missing_error(self._node.image, topic, index))
             if isinstance(records, KafkaError):
-                checked = True
-                raise records
+                self.failed = True
+                return failure(index, records, partition)
             view = self._check(topic, records)
             if self._verifications is not None:
                 self._check_verified(partition, view)
@@ -334,8 +334,8 @@ class _Produce:
             return self.unopened[-1][0]
         except Exception as fault:
             self.failed = True
-            error = item_error(fault, f"{topic}-{index}")
-            return failure(index, error, partition if checked else None)
+            # No variable may keep the fault: its traceback has this frame, and with it the whole request.
+            return failure(index, item_error(fault, f"{topic}-{index}"), partition if checked else None)
         if appended.flush_due:
             self.syncs.append((partition, self._node.log_dirs.sync(partition.log)))
         if self._acks == -1 and partition.high_watermark <= appended.last_offset:

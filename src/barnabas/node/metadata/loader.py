@@ -110,7 +110,7 @@ class MetadataLoader:
                 self.published_offset = self.image.offset
                 self._release()
         except Exception as error:
-            log.exception("Committed metadata could not be %s", doing)
+            log.exception("Committed metadata after offset %d could not be %s", self.published_offset, doing)
             self._fail(f"Committed metadata up to offset {self.image.offset} could not be {doing}: {error!r}")
         finally:
             self._task = None

@@ -24,24 +24,15 @@ from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_flushes import LogFlushes
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.placing import place_own, place_replicated, with_append_time
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
-from barnabas.node.storage.recovery import recovery
 from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.recovery.producer_replay import load_producers
 from barnabas.node.storage.segment.segment import Placed, RollLimits, Segment, TimestampOffset, stamped
 from barnabas.node.storage.segment.segments import Segments
 from barnabas.node.storage.segment.txn_index import AbortedTransaction
 from barnabas.node.storage.segment.verification import DamagedIndex
-from barnabas.wire.batch import (
-    CONTROL_FLAG,
-    NO_TIMESTAMP,
-    STAMP,
-    BatchHeader,
-    iterate_batches,
-    pack_batch,
-    set_timestamp,
-    validate,
-)
+from barnabas.wire.batch import NO_TIMESTAMP, STAMP, BatchHeader, pack_batch
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.uuids import Uuid
@@ -52,9 +43,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def reading(
-    method: Callable[Concatenate[PartitionLog, P], T],
-) -> Callable[Concatenate[PartitionLog, P], T]:
+def reading(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Concatenate[PartitionLog, P], T]:
     """A read that needs an index written anew is done after that, or by who asks again: `IndexBeingRepaired`."""
 
     @wraps(method)
@@ -68,6 +57,19 @@ def reading(
                 raise log._failed(error) from error
 
     return read
+
+
+def changing(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Concatenate[PartitionLog, P], T]:
+    """An I/O error on the way takes the log's directory offline."""
+
+    @wraps(method)
+    def change(log: PartitionLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(log, *args, **kwargs)
+        except OSError as error:
+            raise log._failed(error) from error
+
+    return change
 
 
 class Appended(NamedTuple):
@@ -173,21 +175,9 @@ class PartitionLog:
     def _append_own(self, batches: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> Appended:
         view = memoryview(batches)
         log_append_time = self._config.log_append_time and origin is Origin.COORDINATOR
-        if log_append_time and view.readonly:
-            view = memoryview(bytearray(view))
-        placed: Placed = []
-        position, offset = 0, self.log_end_offset
-        while position < len(view):
-            if log_append_time:
-                set_timestamp(view, position, max_timestamp=now_ms, log_append_time=True)
-            header = validate(view, position)._replace(base_offset=offset, leader_epoch=leader_epoch)
-            if header.producer_id >= 0:
-                self.producers.check(header, offset, sequences=False)
-                if header.attributes & CONTROL_FLAG:
-                    self.producers.check_coordinator(header, view, position)
-            placed.append((position, header))
-            position += header.size
-            offset = header.last_offset + 1
+        if log_append_time:
+            view = with_append_time(view, now_ms)
+        placed = place_own(view, self.log_end_offset, leader_epoch, self.producers)
         if not placed:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"An append to {self.name} without a record batch")
         return self._write(view, placed, now_ms, now_ms if log_append_time else NO_TIMESTAMP)
@@ -204,17 +194,7 @@ class PartitionLog:
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""
         view = memoryview(batches)
-        placed: Placed = []
-        end, expected = 0, self.log_end_offset
-        for position, header in iterate_batches(view):
-            recovery.ensure_valid(view, position, header)
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"Unexpected offset in append to {self.name}: {header.base_offset} is less than {expected}",
-                )
-            placed.append((position, header))
-            end, expected = position + header.size, header.last_offset + 1
+        placed, end = place_replicated(view, self.log_end_offset, self.name)
         if not placed:
             return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset, 0)
         if end <= self._limits.segment_bytes:
@@ -287,12 +267,10 @@ class PartitionLog:
                     segment.transactions.append(aborted)
         self.producers.map_end_offset = self.log_end_offset
 
+    @changing
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment at the log's end; an empty active one stays."""
-        try:
-            return self._roll(self.log_end_offset, now_ms)
-        except OSError as error:
-            raise self._failed(error) from error
+        return self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         old = self.segments.active
@@ -347,23 +325,15 @@ class PartitionLog:
         return sum(segment.size for segment in segments) - segments[0].position_of(offset)
 
     def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
-        """Where compaction has left nothing but empty batches in the rest of a segment, the offset of the first batch
-        behind it that has records, if there is one.
-
-        librdkafka takes an answer without a record for one that was cut too short, and asks for twice as much.
+        """`offset`, or that of the next batch that has records, where compaction left none of them in the rest of a
+        segment: librdkafka takes an answer without a record for one that was cut too short, and asks for twice as much.
         """
         if not self._config.compacted or not self.log_start_offset <= offset < upper_bound_offset:
             return offset
         try:
-            for slot, segment in enumerate(self.segments.from_offset(offset)):
-                for _, header in segment.headers(segment.position_of(offset)):
-                    if header.base_offset >= upper_bound_offset:
-                        return offset
-                    if header.records_count:
-                        return header.base_offset if slot else offset
+            return self.segments.past_empty_batches(offset, upper_bound_offset)
         except (OSError, KafkaError):
-            pass  # the read itself says what is wrong
-        return offset
+            return offset  # the read itself says what is wrong
 
     def _readable_end(self, offset: int, upper_bound_offset: int | None) -> int:
         end = self.log_end_offset
@@ -429,6 +399,7 @@ class PartitionLog:
 
     # -- truncation and deletion
 
+    @changing
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> bool:
         """Keep what is below `offset`; False if there was nothing behind it. On the loop use `LogDirs.truncate`."""
         if offset >= self.log_end_offset:
@@ -438,28 +409,23 @@ class PartitionLog:
         if offset < self.segments.first_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
-        try:
-            self._remove_for_good(self.segments.remove_behind(offset))
-            self.with_right_indexes(lambda: self.segments.active.truncate_to(offset, now_ms))
-            self._end_at(offset)
-            self.epochs.truncate_from_end(offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            load_producers(self.producers, self.segments, self.log_start_offset, self.log_end_offset, now_ms)
-        except OSError as error:
-            raise self._failed(error) from error
+        self._remove_for_good(self.segments.remove_behind(offset))
+        self.with_right_indexes(lambda: self.segments.active.truncate_to(offset, now_ms))
+        self._end_at(offset)
+        self.epochs.truncate_from_end(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        load_producers(self.producers, self.segments, self.log_start_offset, self.log_end_offset, now_ms)
         return True
 
+    @changing
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0, log_start_offset: int | None = None) -> None:
         """Forget everything and continue at `offset`."""
         self._abort_cleaning()
-        try:
-            self._remove_for_good(self.segments.clear())
-            self.epochs.clear()
-            self.producers.remove_snapshots(after=-1)
-            self._end_at(offset)
-            self.start_empty(offset, now_ms)
-        except OSError as error:
-            raise self._failed(error) from error
+        self._remove_for_good(self.segments.clear())
+        self.epochs.clear()
+        self.producers.remove_snapshots(after=-1)
+        self._end_at(offset)
+        self.start_empty(offset, now_ms)
         if log_start_offset is not None:
             self.log_start_offset = log_start_offset
 
@@ -493,15 +459,13 @@ class PartitionLog:
         if self.segments.count_below(self.log_start_offset):
             self.background.delete_below_start(self)
 
+    @changing
     def delete_segments(self, offset: int) -> None:
         """Delete the segments that are wholly below `offset`, here and now. After a crash some of them may be back."""
-        try:
-            removed = self.give_up_segments(offset)
-            if removed:
-                self.remove_segments(removed)
-                self.producers.remove_snapshots(before=self.segments.first_offset)
-        except OSError as error:
-            raise self._failed(error) from error
+        removed = self.give_up_segments(offset)
+        if removed:
+            self.remove_segments(removed)
+            self.producers.remove_snapshots(before=self.segments.first_offset)
 
     def give_up_segments(self, offset: int, limit: int | None = None) -> list[Segment]:
         """Segments that are wholly below `offset`, the first ones; their files are left to whoever calls this."""
@@ -542,27 +506,23 @@ class PartitionLog:
 
     # -- flushing and closing
 
+    @changing
     def prepare_flush(self, *, closing: bool = False, segments_max: int | None = None) -> FlushTask:
         """Gather what must be fsynced for everything appended so far; after it ran, give it to `flushed`."""
         if self.offline:  # an fsync that succeeds after one that failed proves nothing
             raise self._offline_error()
-        try:
-            return self.flushes.gather(
-                self.segments, self.epochs, self.log_end_offset, closing=closing, segments_max=segments_max
-            )
-        except OSError as error:
-            raise self._failed(error) from error
+        return self.flushes.gather(
+            self.segments, self.epochs, self.log_end_offset, closing=closing, segments_max=segments_max
+        )
 
     def flushed(self, task: FlushTask, *, now_ms: int = 0) -> None:
         self.flushes.done(task, self.log_end_offset, now_ms)
 
+    @changing
     def flush(self, *, now_ms: int = 0) -> int:
         """Everything to the disk, here and now; the recovery point it reached. On the loop use `LogDir.sync`."""
         task = self.prepare_flush()
-        try:
-            task.run()
-        except OSError as error:
-            raise self._failed(error) from error
+        task.run()
         self.flushed(task, now_ms=now_ms)
         return self.recovery_point
 
@@ -578,16 +538,14 @@ class PartitionLog:
         self.close_files()
         return task
 
+    @changing
     def close(self, *, clean: bool) -> None:
         """A clean close trims indexes, writes the producers' snapshot and flushes; the other one only lets go."""
         if not clean or self.offline:
             self.close_files()
             return
-        try:
-            task = self.prepare_close()
-            task.run()
-        except OSError as error:
-            raise self._failed(error) from error
+        task = self.prepare_close()
+        task.run()
         self.flushed(task)
 
     def close_files(self) -> None:
@@ -602,25 +560,12 @@ class PartitionLog:
             segment.relocate(directory)
         self.flushes.relocate(directory)
 
-    def suspect_transaction_indexes(self, *, below: int | None = None) -> None:
-        """Segments that begin below this offset, or all, may have lost their transaction index."""
-        for segment in self.segments:
-            if below is None or segment.base_offset < below:
-                segment.suspect_transaction_indexes()
-
-    def transaction_indexes_suspected_below(self) -> int | None:
-        """The same after the next start, for those that nobody has looked at until now."""
-        bases = [segment.base_offset for segment in self.segments if segment.may_lack_transactions]
-        return bases[-1] + 1 if bases else None
-
     # -- indexes that are wrong
 
+    @changing
     def repair_index(self, damaged: DamagedIndex) -> None:
         """Returns when the index is right. Raises `IndexBeingRepaired` if that takes too long for the loop."""
-        try:
-            done = self.background.repair_index(self, damaged)
-        except OSError as error:
-            raise self._failed(error) from error
+        done = self.background.repair_index(self, damaged)
         if done is not None:
             raise IndexBeingRepaired(done)
 

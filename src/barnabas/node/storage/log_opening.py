@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import TypedDict, Unpack
 
 from barnabas.node.storage.directory.background import Background
 from barnabas.node.storage.directory.files import FileHandles
@@ -11,7 +12,6 @@ from barnabas.node.storage.directory.partition_metadata import read_partition_me
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
-from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS
 from barnabas.node.storage.recovery import recovery
 from barnabas.node.storage.recovery.index_rebuild import write_indexes
 from barnabas.node.storage.recovery.producer_replay import load_producers
@@ -22,6 +22,14 @@ from barnabas.wire.uuids import Uuid
 logger = logging.getLogger("barnabas.storage")
 
 
+class Surroundings(TypedDict, total=False):
+    """What logs share with each other."""
+
+    producer_id_expiration_ms: int
+    handles: FileHandles | None
+    background: Background | None
+
+
 def create_log(
     directory: str | os.PathLike[str],
     topic: str,
@@ -30,25 +38,15 @@ def create_log(
     *,
     now_ms: int,
     start_offset: int = 0,
-    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-    handles: FileHandles | None = None,
-    background: Background | None = None,
     topic_id: Uuid | None = None,
     files_exist: bool = False,
+    **surroundings: Unpack[Surroundings],
 ) -> PartitionLog:
     """An empty log in a directory that has none. The directory is made, unless somebody did it already."""
     path = os.fspath(directory)
     if not files_exist:
         os.makedirs(path, exist_ok=True)
-    log = PartitionLog(
-        path,
-        topic,
-        partition,
-        config,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        handles=handles,
-        background=background,
-    )
+    log = PartitionLog(path, topic, partition, config, **surroundings)
     log.topic_id = topic_id
     log.start_empty(start_offset, now_ms, touch=not files_exist)
     log.flushes.last_flush_ms = now_ms
@@ -65,71 +63,64 @@ def open_log(
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
-    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-    handles: FileHandles | None = None,
-    background: Background | None = None,
     recovered: recovery.Recovered | None = None,
     continuous: bool = False,
+    **surroundings: Unpack[Surroundings],
 ) -> PartitionLog:
     """The log of a directory. Unless it was closed cleanly, it is scanned from the recovery point on.
 
     `recovered` is what such a scan found if somebody else did it; for `continuous` see `recovery`.
     """
-    path = os.fspath(directory)
+    log = PartitionLog(os.fspath(directory), topic, partition, config, **surroundings)
     job = recovery.Job(
-        directory=path,
+        directory=log.directory,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         index_interval_bytes=config.index_interval_bytes,
         now_ms=now_ms,
-        producer_id_expiration_ms=producer_id_expiration_ms,
+        producer_id_expiration_ms=log.producers.expiration_ms,
         continuous=continuous,
     )
-    recovery.tidy(path)
+    recovery.tidy(log.directory)
     if not clean and recovered is None:
         recovered = recovery.recover(job)
-    log = PartitionLog(
-        path,
-        topic,
-        partition,
-        config,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        handles=handles,
-        background=background,
-    )
     log.flushes.last_flush_ms = now_ms
-    log.topic_id = read_partition_metadata(path)
+    log.topic_id = read_partition_metadata(log.directory)
     if not load(log, log_start_offset, now_ms, recovered):
         logger.warning("%s: the last segment is damaged or lacks an index; scanning it", log.name)
         log.close_files()
         clean = False
         recovered = recovery.recover(job)
-        log.segments = Segments(log.segments.handles, path)
+        log.segments = Segments(log.segments.handles, log.directory)
         load(log, log_start_offset, now_ms, recovered)
     if not clean:
         # From the segment of the recovery point on, recovery has written them anew.
-        log.suspect_transaction_indexes(below=log.segments.from_offset(recovery_point - 1)[0].base_offset)
-    if log.log_end_offset < recovery_point:
-        end = log.log_end_offset
+        known_from = log.segments.from_offset(recovery_point - 1)[0].base_offset
+        log.segments.suspect_transaction_indexes(below=known_from)
+    log.flushes.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
+    report_losses(log, recovery_point, recovered)
+    return log
+
+
+def report_losses(log: PartitionLog, recovery_point: int, recovered: recovery.Recovered | None) -> None:
+    end = log.log_end_offset
+    if end < recovery_point:
         logger.error(
             "%s ends at offset %d, but it was flushed up to offset %d: the records between are lost",
             log.name,
             end,
             recovery_point,
         )
-    log.flushes.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     if recovered is not None and recovered.cut:
-        end, removed = log.log_end_offset, recovered.truncated_bytes
         logger.warning(
             "%s: removed the last %d bytes, the log now ends at offset %d: %s",
             log.name,
-            removed,
+            recovered.truncated_bytes,
             end,
             recovered.cut,
         )
     if recovered is not None and recovered.damage:
         logger.error("%s: left damaged bytes below the recovery point in place: %s", log.name, recovered.damage)
-    return log
 
 
 def load(log: PartitionLog, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:

@@ -61,3 +61,13 @@ def test_noise_is_an_error_as_with_kafka() -> None:
     refused = opened(assemble(header, b"no gzip at all" * 1000), LogConfig(compression_type="zstd"))
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_error_holds_nothing_of_what_was_decompressed() -> None:
+    """The frames in its traceback would: a hundred megabytes, which the event loop then gives back to the system."""
+    header = read_header(batch(10, Compression.GZIP))
+    refused = opened(assemble(header, b"no gzip at all" * 1000), LogConfig())
+    assert isinstance(refused, KafkaError)
+    assert refused.__traceback__ is None
+    assert refused.__cause__ is None
+    assert refused.__context__ is None

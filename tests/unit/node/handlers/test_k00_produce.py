@@ -1,6 +1,8 @@
 """What a single node never meets, but a cluster will: slow replicas, other leaders, access that is denied."""
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,6 +121,27 @@ def test_a_follower_that_is_too_slow_is_a_timeout(tmp_path: Path) -> None:
         assert only(await handle(context(), request(timeout_ms=1), node)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(story())
+
+
+def test_a_request_that_failed_is_not_left_to_the_collector(tmp_path: Path) -> None:
+    """It may be a megabyte, and looking for it holds up the loop."""
+
+    async def story() -> None:
+        node: Any = Hosted(tmp_path)
+        asked = request(acks=1)
+        records = asked.topic_data[0].partition_data[0].records
+        assert isinstance(records, bytearray)
+        records[-1] ^= 1
+        told = weakref.ref(asked)
+        assert only(await handle(context(), asked, node)).error_code == ErrorCode.CORRUPT_MESSAGE
+        del asked
+        assert told() is None
+
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", [12, 13])

@@ -361,7 +361,7 @@ class TransactionCoordinator(Coordinator[Transactions]):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("could not end a transaction", exc_info=error)
+            log.error("the transaction coordinator could not end a transaction", exc_info=error)
 
 
 def require_id(transactional_id: str) -> None:

@@ -44,7 +44,7 @@ def render(broker_epoch: int, logs: Iterable[PartitionLog]) -> bytes:
         "brokerEpoch": broker_epoch,
         "transactionIndexes": sum_of_transaction_indexes(listed),
     }
-    bounds = {os.path.basename(log.directory): log.transaction_indexes_suspected_below() for log in listed}
+    bounds = {os.path.basename(log.directory): log.segments.transaction_indexes_suspected_below() for log in listed}
     if doubted := {name: offset for name, offset in bounds.items() if offset is not None}:
         mark["doubted"] = doubted
     return json.dumps(mark, separators=(",", ":")).encode()

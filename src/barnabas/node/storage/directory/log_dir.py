@@ -202,7 +202,7 @@ class LogDir:
         left, logs = self._left, self.all_logs()
         for log in logs:
             if (offset := left.doubted.get(os.path.basename(log.directory))) is not None:
-                log.suspect_transaction_indexes(below=offset)
+                log.segments.suspect_transaction_indexes(below=offset)
         found = clean_stop.sum_of_transaction_indexes(logs)
         if left.transaction_indexes is not None and left.transaction_indexes != found:
             logger.warning(
@@ -210,7 +210,7 @@ class LogDir:
                 self.path,
             )
             for log in logs:
-                log.suspect_transaction_indexes()
+                log.segments.suspect_transaction_indexes()
 
     def partition_directories(self) -> Iterator[OnDisk]:
         """The replicas on disk; directories that were about to be removed go on being removed."""

@@ -175,6 +175,16 @@ class Segments:
             return segment, start, end
         return None
 
+    def past_empty_batches(self, offset: int, upper_bound_offset: int) -> int:
+        """The offset of the first batch with records behind a segment that has none from `offset` on; else `offset`."""
+        for slot, segment in enumerate(self.from_offset(offset)):
+            for _, header in segment.headers(segment.position_of(offset)):
+                if header.base_offset >= upper_bound_offset:
+                    return offset
+                if header.records_count:
+                    return header.base_offset if slot else offset
+        return offset
+
     def batch_for_timestamp(
         self, timestamp: int, start_offset: int, max_batches: int | None = None
     ) -> memoryview | None:
@@ -218,6 +228,17 @@ class Segments:
     def check_transactions(self) -> None:
         for segment in self._segments:
             segment.check_transactions()
+
+    def suspect_transaction_indexes(self, *, below: int | None = None) -> None:
+        """Segments that begin below this offset, or all, may have lost their transaction index."""
+        for segment in self._segments:
+            if below is None or segment.base_offset < below:
+                segment.suspect_transaction_indexes()
+
+    def transaction_indexes_suspected_below(self) -> int | None:
+        """The same after the next start, for those that nobody has looked at until now."""
+        bases = [segment.base_offset for segment in self._segments if segment.may_lack_transactions]
+        return bases[-1] + 1 if bases else None
 
     def order(self, segment: Segment, kind: Kind) -> Order:
         """What has to be read for an index of this segment to be written anew."""

@@ -211,7 +211,7 @@ def test_a_transaction_index_that_is_gone_is_written_before_anything_is_cleaned(
         segment = log.active_segment
         segment.transactions.clear()
         segment.transactions.exists = False
-        log.suspect_transaction_indexes()
+        log.segments.suspect_transaction_indexes()
         cleaner = house.cleaner()
         cleaner.start()
         await until(lambda: bool(FakeProcess.jobs))

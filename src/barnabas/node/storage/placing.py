@@ -1,0 +1,50 @@
+"""The batches of an append that no client sent, with their offsets: a coordinator's own, or a leader's."""
+
+from __future__ import annotations
+
+from barnabas.node.storage.producer_state import ProducerState
+from barnabas.node.storage.recovery import recovery
+from barnabas.node.storage.segment.segment import Placed
+from barnabas.wire.batch import CONTROL_FLAG, iterate_batches, set_timestamp, validate
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+
+def with_append_time(view: memoryview, now_ms: int) -> memoryview:
+    """The batches with the time of the append in their headers: written into the buffer, or into a copy of it."""
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    for position, _ in iterate_batches(view):
+        set_timestamp(view, position, max_timestamp=now_ms, log_append_time=True)
+    return view
+
+
+def place_own(view: memoryview, offset: int, leader_epoch: int, producers: ProducerState) -> Placed:
+    """One after the other from `offset` on, each checked against what its producer wrote before."""
+    placed: Placed = []
+    position = 0
+    while position < len(view):
+        header = validate(view, position)._replace(base_offset=offset, leader_epoch=leader_epoch)
+        if header.producer_id >= 0:
+            producers.check(header, offset, sequences=False)
+            if header.attributes & CONTROL_FLAG:
+                producers.check_coordinator(header, view, position)
+        placed.append((position, header))
+        position += header.size
+        offset = header.last_offset + 1
+    return placed
+
+
+def place_replicated(view: memoryview, log_end_offset: int, topic_partition: str) -> tuple[Placed, int]:
+    """A leader's batches with the offsets they have, and where the last whole one ends."""
+    placed: Placed = []
+    end, expected = 0, log_end_offset
+    for position, header in iterate_batches(view):
+        recovery.ensure_valid(view, position, header)
+        if header.base_offset < expected:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"Unexpected offset in append to {topic_partition}: {header.base_offset} is less than {expected}",
+            )
+        placed.append((position, header))
+        end, expected = position + header.size, header.last_offset + 1
+    return placed, end
