@@ -35,7 +35,7 @@ def alter(both: Any, *changes: Any) -> Any:
     )
     both.same(request, 0, ignoring=["results"])
     first, *rest = [
-        sorted((each.user, each.error_code, each.error_message is None) for each in answer.results)
+        sorted((each.user, each.error_code, each.error_message or "") for each in answer.results)
         for answer in both.answers
     ]
     assert all(each == first for each in rest), [first, *rest]
@@ -55,7 +55,7 @@ def ask(both: Any, *users: str | None) -> None:
 
 def told(result: Any) -> Any:
     infos = sorted((each.mechanism, each.iterations) for each in result.credential_infos)
-    return result.user, result.error_code, result.error_message is None, infos
+    return result.user, result.error_code, result.error_message or "", infos
 
 
 def test_credentials_are_set_described_changed_and_deleted(both: Any) -> None:

@@ -15,6 +15,17 @@ from confluent_kafka import Consumer, Producer
 
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.compression import Compression
+from barnabas.wire.records.framing import encode_metadata_record
+from barnabas.wire.records.remote_log import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataSnapshotRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    SegmentLeaderEpoch,
+    TopicIdPartition,
+)
+from barnabas.wire.uuids import Uuid
 from tests.support import reference
 
 from .clusters import cluster, our_tool
@@ -94,6 +105,40 @@ def test_records_of_another_kind_than_the_decoder_expects_are_one_sentence(tmp_p
     path.write_bytes(build_batch([Record(0, 1000, b"\x00\x02", b"\x00\x03x")], base_offset=0))
     _, stderr, code = our_tool("kafka-dump-log", ["--files", str(path), "--offsets-decoder"], None)
     assert (stderr.count("\n"), code) == (1, 1)
+
+
+def test_records_of_remote_segments_are_told_as_kafkas_tool_tells_them(tmp_path: Path, kafkas_tools: ManyTools) -> None:
+    where = TopicIdPartition(name="orders", id=Uuid(bytes(range(16))), partition=3)
+    segment = RemoteLogSegmentId(topic_id_partition=where, id=Uuid(bytes(range(1, 17))))
+    epochs = [SegmentLeaderEpoch(leader_epoch=10, offset=70), SegmentLeaderEpoch(leader_epoch=9, offset=5)]
+    records = [
+        RemoteLogSegmentMetadataRecord(remote_log_segment_id=segment, start_offset=5, end_offset=90, broker_id=1,
+                                       max_timestamp_ms=1000, event_timestamp_ms=2000, segment_leader_epochs=epochs,
+                                       segment_size_in_bytes=4096, txn_index_empty=True),
+        RemoteLogSegmentMetadataUpdateRecord(remote_log_segment_id=segment, broker_id=2, event_timestamp_ms=2001,
+                                             custom_metadata=b"abc", remote_log_segment_state=1),
+        RemotePartitionDeleteMetadataRecord(topic_id_partition=where, broker_id=3, event_timestamp_ms=2002,
+                                            remote_partition_delete_state=2),
+        RemoteLogSegmentMetadataSnapshotRecord(segment_id=segment.id, start_offset=5, end_offset=90, broker_id=1,
+                                               segment_leader_epochs=epochs, remote_log_segment_state=3),
+    ]  # fmt: skip
+    values = [encode_metadata_record(record, 0) for record in records]
+    path = tmp_path / "00000000000000000000.log"
+    batch = build_batch([Record(i, 1000, None, value) for i, value in enumerate(values)], base_offset=0)
+    path.write_bytes(batch)
+    arguments = ["--files", str(path), "--remote-log-metadata-decoder"]
+    ours = our_tool("kafka-dump-log", arguments, None)
+    assert "payload: RemotePartitionDeleteMetadata{topicPartition=AAECAwQFBgcICQoLDA0ODw:orders-3, " in ours[0]
+    assert ours[0].splitlines() == kafkas_tools.run("kafka-dump-log", arguments, None)[0].splitlines()
+
+
+def test_what_is_no_record_of_a_remote_segment_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    values = [b"\x01\x09\x00", b"", None]
+    path.write_bytes(build_batch([Record(i, 1000, None, value) for i, value in enumerate(values)], base_offset=0))
+    stdout, _, code = our_tool("kafka-dump-log", ["--files", str(path), "--remote-log-metadata-decoder"], None)
+    assert [f"payload: Error at offset {offset}, skipping. " in stdout for offset in range(3)] == [True] * 3
+    assert code == 0
 
 
 def _options(path: Path) -> list[list[str]]:

@@ -20,6 +20,7 @@ from barnabas.cli.files.index_files import (
     records_of,
 )
 from barnabas.cli.files.log_decoders import Decoder
+from barnabas.cli.files.remote_log import remote_log
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.wire.batch import BatchHeader, Record, add_to_sequence, batch_crc, iterate_batches
 from barnabas.wire.codec import DecodeError
@@ -31,6 +32,7 @@ DECODERS = {
     "offsets-decoder": log_decoders.offsets,
     "transaction-log-decoder": log_decoders.transactions,
     "cluster-metadata-decoder": log_decoders.metadata,
+    "remote-log-metadata-decoder": remote_log,
     "share-group-state-decoder": log_decoders.share_state,
 }
 
@@ -50,6 +52,7 @@ PARSER = Parser(
         option("--transaction-log-decoder", help="The records are those of __transaction_state."),
         option("--cluster-metadata-decoder", help="The records are those of __cluster_metadata."),
         option("--share-group-state-decoder", help="The records are those of __share_group_state."),
+        option("--remote-log-metadata-decoder", help="The records are those of __remote_log_metadata."),
         option("--key-decoder-class", takes="class", default=STRING_DECODER, help="How keys are read."),
         option("--value-decoder-class", takes="class", default=STRING_DECODER, help="How values are read."),
     ),

@@ -1,7 +1,7 @@
 """SCRAM credentials: what a server keeps of a password (RFC 5802), for each user and mechanism.
 
 The client sends the salted password; what is kept can be checked against, and cannot be used to log in elsewhere. A
-user is altered once in a request: the first error about it is its answer.
+user is altered once in a request: the first error about it is its answer. Refusals are in Kafka's words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def alter_user_scram_credentials(
             continue
         try:
             if records.pop(user, None) is not None:
-                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user can be altered once in a request.")
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+                )
             records[user] = _change(image, change)
         except KafkaError as error:
             errors[user] = error
@@ -66,17 +68,17 @@ def alter_user_scram_credentials(
 
 def _change(image: MetadataImage, change: Change) -> Record:
     if not change.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user has a name.")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in HASHES:
-        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"The mechanism {change.mechanism} is unknown.")
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
         if (change.mechanism, change.name) not in image.scram_credentials:
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "The user has no such credential.")
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
-    if not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
-        raise KafkaError(
-            ErrorCode.UNACCEPTABLE_CREDENTIAL, f"There must be {ITERATIONS_MIN} to {ITERATIONS_MAX} iterations."
-        )
+    if change.iterations < ITERATIONS_MIN:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > ITERATIONS_MAX:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     stored_key, server_key = keys(change.mechanism, change.salted_password)
     return UserScramCredentialRecord(
         name=change.name,
@@ -111,10 +113,12 @@ def describe_user_scram_credentials(
         results.append(result)
         if times > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
-            result.error_message = "A user can be asked for once in a request."
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            )
         elif user not in by_user:
             result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-            result.error_message = "The user has no credentials."
+            result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
         else:
             result.credential_infos = by_user[user]
     return DescribeUserScramCredentialsResponse(results=results)

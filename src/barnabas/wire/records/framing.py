@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from barnabas.wire.codec import DecodeError, put_uvarint, read_uvarint
@@ -67,11 +67,16 @@ _decoders: dict[bytes, Callable[[Buffer, int, int], tuple[Record, int]]] = {}
 
 
 def decode_metadata_record(data: Buffer) -> tuple[Record, int]:
+    return decode_framed_record(data, metadata_record_types())
+
+
+def decode_framed_record(data: Buffer, types: Mapping[int, type[Record]]) -> tuple[Record, int]:
+    """Other logs have records in this frame too, of their own types."""
     if len(data) > 2 and data[0] == FRAME_VERSION and data[1] < 0x80 and data[2] < 0x80:
         api_key, version, position = data[1], data[2], 3  # as all that there are
     else:
         api_key, version, position = _read_frame(data)
-    record_type = metadata_record_types().get(api_key)
+    record_type = types.get(api_key)
     if record_type is None:
         raise DecodeError(f"metadata record type {api_key} is unknown")
     record, position = record_type.decode_from(data, position, version)
