@@ -12,9 +12,12 @@ import logging
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pyspark.sql.streaming.query import StreamingQuery
 
 _watching = False
@@ -28,15 +31,22 @@ def watch(*, make_archive: bool) -> None:
         if make_archive:
             atexit.register(make_archive_later)
         atexit.register(end_queries)  # which is done first
-        logging.getLogger().addFilter(_is_news)
     if threading.current_thread() is threading.main_thread() and not _is_interactive():
         # PySpark's asks the JVM to cancel its jobs, in the midst of another question, and fails with that.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupted)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """py4j logs a Ctrl-C with its traceback, which Python is about to print."""
-    return record.msg != "KeyboardInterrupt while sending command."
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """From here on py4j keeps quiet: it logs the Ctrl-C with its traceback, which Python is about to print, and
+    whatever comes of closing a connection in the midst of a question."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_py4js)
+    raise KeyboardInterrupt
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Some of its lines go to the root logger, without its name."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def end_queries() -> None:
