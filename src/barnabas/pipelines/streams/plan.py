@@ -68,6 +68,7 @@ class SinkStep:
     value_serde: Serde[Any]
     partitions: int | None  # of the topic, where rows are placed by the key within a windowed one
     input: int
+    apart: bool = False
 
 
 @dataclass
@@ -171,9 +172,8 @@ def planned(
         elif isinstance(operator, Sink):
             above = node.inputs[0]
             placed = sink_partitions.get(operator.topic) or None if above.windows is not None else None
-            stage.sinks.append(
-                SinkStep(node.number, node.name, operator.topic, node.key_serde, node.value_serde, placed, above.number)
-            )
+            facts = operator.topic, node.key_serde, node.value_serde, placed, above.number, operator.apart
+            stage.sinks.append(SinkStep(node.number, node.name, *facts))
         elif not isinstance(operator, Repartition):
             if node.number in told and hasattr(operator, "every_change"):
                 operator = replace(operator, every_change=True)  # type: ignore[type-var]
@@ -246,7 +246,8 @@ def _order(stage: StagePlan) -> None:
     """Finds out where rows of a stage meet, and whose order has to be kept for that."""
     by_topic: dict[str, list[SinkStep]] = {}
     for sink in stage.sinks:
-        by_topic.setdefault(sink.topic, []).append(sink)
+        if not sink.apart:
+            by_topic.setdefault(sink.topic, []).append(sink)
     meetings = [[step.number] for step in stage.steps if len(step.inputs) > 1]
     meetings += [[sink.number for sink in sinks] for sinks in by_topic.values() if len(sinks) > 1]
     meetings += [[send.number for send in stage.sends]] if len(stage.sends) > 1 else []

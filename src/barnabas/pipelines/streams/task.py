@@ -94,6 +94,11 @@ class PartitionTask:
     def place(self, rank: int) -> Place:
         return self._origins.place(rank >> BITS, self._plan.topics)
 
+    def offsets(self, ranks: Numbers) -> tuple[Numbers, Numbers]:
+        """Partitions and offsets of the records that rows come from."""
+        records = records_of(ranks)
+        return self._origins.partitions[records], self._origins.offsets[records]
+
     def fail_at(self, time_ms: int, error: Exception) -> None:
         """Of a punctuator: no record is to blame."""
         place = self._plan.where.get(self._doing)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.sql.operators import ReadSource
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.streams.figures import Figures
     from barnabas.pipelines.streams.graph import Graph, Node
 
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 UNREADABLE = 1  # which output of a source has the lines of the processing log
 
 
@@ -27,9 +30,12 @@ class Counts:
         return Counts(self.read + other.read, self.unreadable + other.unreadable, self.written + other.written)
 
 
-def counted(graph: Graph, figures: Figures) -> Counts:
+def counted(graph: Graph, figures: Figures, names: Mapping[str, str] = NO_NAMES) -> Counts:
+    """`names` tells what operators are called in the figures, if not by their own names."""
+
     def rows_in(nodes: list[Node]) -> int:
-        return sum(figures.operators[one.name].rows_in for one in nodes if one.name in figures.operators)
+        found = [figures.operators.get(names.get(one.name, one.name)) for one in nodes]
+        return sum(one.rows_in for one in found if one is not None)
 
     sources = [one for one in graph.nodes if isinstance(one.operator, ReadSource)]
     sinks = [one for one in graph.nodes if isinstance(one.operator, Sink)]

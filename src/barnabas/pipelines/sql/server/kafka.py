@@ -46,6 +46,11 @@ class Kafka:
         found = self._asked(lambda cluster: cluster.metadata([topic]).topics[topic])
         return 0 if found.error else len(found.partitions)
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """What tells a topic from another one of its name, by name."""
+        found = self._asked(lambda cluster: cluster.metadata(list(topics)).topics)
+        return {name: str(one.topic_id) for name, one in found.items() if not one.error and any(one.topic_id)}
+
     def cluster_id(self) -> str:
         return self._asked(lambda cluster: cluster.metadata([]).cluster_id) or ""
 

@@ -37,6 +37,7 @@ from barnabas.pipelines.sql.types import SqlType
 
 log = logging.getLogger(__name__)
 Tree = dict[str, Any]
+SHARES = "ksql.runtime.feature.shared.enabled"
 OFFSET_RESET = "auto.offset.reset"
 LOG_STREAM = """CREATE STREAM IF NOT EXISTS `{name}` (logger STRING, level STRING, time BIGINT, message STRUCT<type INT,
  deserializationError STRUCT<target STRING, errorMessage STRING, recordB64 STRING, cause ARRAY<STRING>, topic STRING>>)
@@ -60,7 +61,10 @@ class SqlService:
         }
         name = f"barnabas-sql-{settings.service_id}"
         conf = {key: value for key, value in settings.properties.items() if key.startswith("spark.")}
-        self.queries = SparkQueries(servers, directory, name, settings.master, security, conf)
+        shares = settings.properties.get(SHARES, "true").lower() != "false"
+        self.queries = SparkQueries(
+            servers, directory, name, settings.master, security, conf, kafka=self.kafka if shares else None
+        )
         self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
         self.views = Views(self._reading)
         self.lookups = Lookups(self.views)

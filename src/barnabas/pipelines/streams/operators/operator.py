@@ -34,6 +34,9 @@ class Task(Protocol):
     def place(self, rank: int) -> Place:
         """Topic, partition and offset of the record that a row comes from."""
 
+    def offsets(self, ranks: Numbers) -> tuple[Numbers, Numbers]:
+        """Partitions and offsets of the records that rows come from."""
+
     def late(self, count: int) -> None:
         """So many rows were left out because their windows are closed."""
 

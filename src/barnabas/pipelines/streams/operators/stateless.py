@@ -217,6 +217,7 @@ class Repartition(Operator):
 @dataclass
 class Sink(Operator):
     topic: str
+    apart: bool = False  # nobody asks in which order its rows stand beside those of other sinks of the topic
     kind = "sink"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
