@@ -45,7 +45,8 @@ def streams(both: Any) -> StreamsStage:
 def test_owned_partitions_that_are_forged(group: Group) -> None:
     topic, other = group.both.topic(2), group.both.topic(1)
     epoch = group.join("anna", topic).member_epoch
-    for forged in ({topic: [0, 1, 1, 0]}, {topic: [-1]}, {topic: [2**31 - 1]}, {other: [0]}, {topic: list(range(5000))}):
+    many = list(range(5000))
+    for forged in ({topic: [0, 1, 1, 0]}, {topic: [-1]}, {topic: [2**31 - 1]}, {other: [0]}, {topic: many}):
         group.beat("anna", epoch, owned=forged)
         group.beat("anna", epoch - 1, owned=forged)
     strange = [TopicPartitions(topic_id=STRANGE, partitions=[0])]
@@ -197,7 +198,9 @@ def test_fetches_of_what_is_not_there(shares: ShareStage) -> None:
     topic = shares.both.topic()
     fetched(shares, topic)
 
-    def fetch(epoch: int, topic_id: Uuid | None, partitions: tuple[int, ...], name: str = "anna", **fields: Any) -> None:
+    def fetch(
+        epoch: int, topic_id: Uuid | None, partitions: tuple[int, ...], name: str = "anna", **fields: Any
+    ) -> None:
         def build(side: Any) -> ShareFetchRequest:
             batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
             parts = [FetchPartition(partition_index=at, acknowledgement_batches=[batch]) for at in partitions]

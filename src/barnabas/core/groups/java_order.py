@@ -29,12 +29,12 @@ def java_ordered(names: Iterable[str], expected: int | None = None) -> list[str]
 
 def timeline_ordered(names: Iterable[str]) -> list[str]:
     """Names of one bucket come in the reverse of the order in which they came."""
-    listed = list(names)
+    newest_first = list(names)[::-1]
     capacity = FIRST_TIMELINE_CAPACITY
-    while len(listed) * 3 > capacity * 4:
+    while len(newest_first) * 3 > capacity * 4:
         capacity *= 2
     shift = 65 - capacity.bit_length()
-    return sorted(reversed(listed), key=lambda name: (java_hash(name) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> shift)
+    return sorted(newest_first, key=lambda name: (java_hash(name) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> shift)
 
 
 def _power_of_two(least: int) -> int:

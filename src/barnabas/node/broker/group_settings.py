@@ -73,7 +73,7 @@ def _within_bounds(config: BrokerConfig, key: str, value: Value) -> Value:
     if highest in BROKER:
         bounded = min(bounded, _number(config, highest))
     if bounded != value:
-        log.warning("a group's config %s=%d is outside the bounds of this broker: %d counts instead", key, value, bounded)
+        log.warning("config %s=%d of a group is out of this broker's bounds: %d counts instead", key, value, bounded)
     return bounded
 
 

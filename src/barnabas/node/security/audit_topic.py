@@ -40,7 +40,7 @@ class AuditTopic:
             self._lines.put_nowait(line)
         except queue.Full:
             if self._limiter.allows("full"):
-                log.error("the audit topic %s takes too few lines: those that do not fit are in the log only", self._topic)
+                log.error("the audit topic %s takes too few lines: the others are in the log only", self._topic)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Blocks until what waits is written, or the time is over."""

@@ -18,7 +18,8 @@ from barnabas.services.registry.entities import (
 from barnabas.services.registry.errors import RegistryError, invalid_level, invalid_mode, invalid_rule_set
 from barnabas.services.registry.levels import Level
 from barnabas.services.registry.records import decode_json
-from barnabas.services.registry.tags import Tags, tags_from
+from barnabas.services.registry.tagged import Tags
+from barnabas.services.registry.tags import tags_from
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 TEXT_SETTINGS = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
