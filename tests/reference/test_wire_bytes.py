@@ -27,6 +27,7 @@ PACKAGES = {
     "consumer_groups": GROUPS,
     "groups": GROUPS,
     "metadata": "org.apache.kafka.common.metadata",
+    "remote_log": "org.apache.kafka.server.log.remote.metadata.storage.generated",
     "share_groups": GROUPS,
     "share_state": "org.apache.kafka.coordinator.share.generated",
     "storage": "org.apache.kafka.server.log.remote.metadata.storage.generated",

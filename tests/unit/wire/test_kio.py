@@ -22,6 +22,7 @@ NOT_IN_KIO = {
     "consumer_groups",
     "groups",
     "metadata",
+    "remote_log",
     "share_groups",
     "share_state",
     "storage",

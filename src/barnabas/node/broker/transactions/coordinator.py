@@ -193,7 +193,9 @@ class TransactionCoordinator(Coordinator[Transactions]):
         return await ask()
 
     async def _prove_leadership(self, transactional_id: str) -> None:
-        """The same state once more: a former leader cannot commit it."""
+        """The same state once more: a former leader cannot commit it. Nobody else can lead an only replica."""
+        if self._is_only_replica(transactional_id):
+            return
 
         def again(transactions: Transactions) -> Decision[None]:
             found = transactions.by_id.get(transactional_id)
@@ -201,6 +203,10 @@ class TransactionCoordinator(Coordinator[Transactions]):
             return Decision([record], None)
 
         await self.submit(transactional_id, again)
+
+    def _is_only_replica(self, transactional_id: str) -> bool:
+        state = self._node.image.topics[self.topic].partitions[self.partition_for(transactional_id)]
+        return list(state.replicas) == [self._node.node_id]
 
     async def _submit_with_id(
         self, transactional_id: str, decide: Callable[[Transactions, int | None], Decision[T]]

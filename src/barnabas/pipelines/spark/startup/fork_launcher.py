@@ -10,6 +10,7 @@ import signal
 import sys
 
 SOL_SOCKET, SCM_RIGHTS = _socket.SOL_SOCKET, _socket.SCM_RIGHTS
+HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def launch(address: str, interpreter: str) -> None:
@@ -17,12 +18,15 @@ def launch(address: str, interpreter: str) -> None:
     try:
         if words[:1] != ["-m"]:
             raise ValueError("only modules are forked")
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)  # until there is somebody to hand them on to
         worker = ask(address, words)
         watch = os.pidfd_open(worker)
     except (OSError, ValueError, AttributeError):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
         os.execv(interpreter, [interpreter, *words])
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in HANDED_ON:
         signal.signal(number, lambda number, _: os.kill(worker, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
     for descriptor in (0, 1, 2):
         os.close(descriptor)
     select_until_readable(watch)

@@ -63,6 +63,7 @@ MODULES = (
 )
 DESCRIPTORS = 3
 NOBODY_THERE = "[CANNOT_OPEN_SOCKET]"  # the query that asked for the process was stopped meanwhile
+HANG_UPS = (BrokenPipeError, ConnectionResetError)  # Spark ended the query while its process answered
 DAEMON = "pyspark.daemon"  # forks the workers that run the user's functions
 
 
@@ -149,7 +150,7 @@ def _become(words: list[str], environment: dict[str, str], prints: int) -> None:
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:
-        if NOBODY_THERE not in str(error):
+        if NOBODY_THERE not in str(error) and not isinstance(error, HANG_UPS):
             sys.excepthook(*sys.exc_info())
     finally:
         with contextlib.suppress(Exception):
@@ -177,7 +178,7 @@ def keep_quiet_of_hang_ups() -> None:
     print_exc = traceback.print_exc
 
     def print_others(*given: Any, **named: Any) -> None:
-        if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
+        if not isinstance(sys.exc_info()[1], HANG_UPS):
             print_exc(*given, **named)
 
     traceback.print_exc = print_others

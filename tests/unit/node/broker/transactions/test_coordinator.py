@@ -146,6 +146,7 @@ def test_a_producer_is_ended_only_by_who_still_coordinates(
                 ),
             }
             before = coordinator.find("tx")
+            monkeypatch.setattr(coordinator, "_is_only_replica", lambda transactional_id: False)
             if asked == "verify another":
                 assert await ask[asked]() == {("orders", 1): ErrorCode.TRANSACTION_ABORTABLE}
             else:
@@ -162,6 +163,21 @@ def test_a_producer_is_ended_only_by_who_still_coordinates(
             with pytest.raises(KafkaError) as refused:
                 await answer
             assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+    asyncio.run(story())
+
+
+def test_an_only_replica_proves_nothing_and_writes_nothing_for_a_refusal(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, Clock()) as node:
+            producer = await begin(node)
+            log = node.broker.transactions.led_for("tx").partition.log
+            before = log.log_end_offset
+            later = producer._replace(producer_epoch=producer.producer_epoch + 1)
+            with pytest.raises(KafkaError) as refused:
+                await node.broker.transactions.end("tx", *later, committed=True, client_version=0)
+            assert refused.value.code is ErrorCode.PRODUCER_FENCED
+            assert log.log_end_offset == before
 
     asyncio.run(story())
 
