@@ -26,6 +26,7 @@ def test_whatever_is_lost_or_killed_what_was_acknowledged_stays(first: int) -> N
 # Seeds in which something did not hold, each with what it needed.
 SEEN = {
     1101: "a broker that leads again while it shuts down hands over again",
+    12485: "a refused proposal that comes again is refused again, though the one who is to join is eligible by then",
 }
 
 

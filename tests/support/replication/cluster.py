@@ -266,12 +266,11 @@ class SimulatedBroker:
                 self.image.offset += 1
         self.position = min(until, len(log))
         state = next(iter(delta.partitions), None)
-        if self.epoch < 0 or self.image.offset < self.epoch:
-            return  # its own registration is not applied yet: the logs are not opened
-        if self.partition is None:
+        if self.partition is not None:
+            if state is not None:
+                self.partition.apply(state, cluster.now_ms)
+        elif 0 <= self.epoch <= self.image.offset:  # else its own registration is not applied yet
             self.open()
-        elif state is not None:
-            self.partition.apply(state, cluster.now_ms)
         self.fetch()
 
     def open(self) -> None:
@@ -375,7 +374,7 @@ class SimulatedBroker:
 
     def fetch(self) -> None:
         partition = self.partition
-        if partition is None or partition.is_leader or partition.leader < 0 or self.is_fetching:
+        if partition is None or partition.is_leader or partition.leader < 0 or self.is_fetching or self.epoch < 0:
             return
         cluster, leader = self.cluster, cluster_broker(self.cluster, partition.leader)
         self.is_fetching = True

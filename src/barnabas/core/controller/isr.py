@@ -4,6 +4,11 @@ A leader that is behind the metadata is told what it is behind of; one that is a
 NOT_CONTROLLER, since a newer controller must exist. A member that is fenced, shutting down, unknown, or was seen by the
 leader in another registration may not join. Nor may one whose log directory has failed, which Apache Kafka does not ask
 for: a leader that still counts its last fetch would wait for it until it lags.
+
+A leader that is told INELIGIBLE_REPLICA gives the proposal up and commits without the one that was to join. An earlier
+sending of the same proposal may still be on its way, and by the time it comes that one may be eligible again: it would
+be in sync without what was committed meanwhile. So the refusal raises the partition epoch, which Apache Kafka does not
+do: whatever was proposed before it is out of date (decision 0080).
 """
 
 from __future__ import annotations
@@ -49,19 +54,25 @@ def alter_partition(
                 told.partitions.append(_refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             partition = topic.partitions.get(data.partition_index)
+            members = _members(data)
             try:
                 if partition is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                members = _members(data)
                 _check(image, partition, data, members, request.broker_id)
             except KafkaError as error:
                 told.partitions.append(_refused(data, error.code))
+                if error.code is ErrorCode.INELIGIBLE_REPLICA and partition is not None and _joins(partition, members):
+                    records.append(PartitionChangeRecord(partition_id=partition.index, topic_id=topic.topic_id))
                 continue
             record = _change(image, partition, data, members, rules)
             if record is not None:
                 records.append(record)
             told.partitions.append(_altered(partition, record, request.broker_id))
     return Decision(records, response, is_atomic=False)
+
+
+def _joins(partition: PartitionState, members: list[BrokerState]) -> bool:
+    return any(member.broker_id not in partition.isr for member in members)
 
 
 def _members(data: PartitionData) -> list[BrokerState]:

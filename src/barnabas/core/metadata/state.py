@@ -62,30 +62,67 @@ class PartitionState:
     last_known_elr: list[int] = field(default_factory=list)
 
     def merge(self, change: wire.PartitionChangeRecord) -> PartitionState:
-        leads = change.leader != NO_LEADER_CHANGE
-        recovers = change.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
-        replicas, directories = self.replicas, self.directories
-        if change.replicas is not None or change.directories is not None:
-            replicas = replicas if change.replicas is None else change.replicas
-            directories = _directories(directories if change.directories is None else change.directories, replicas)
-        isr, adding, removing = change.isr, change.adding_replicas, change.removing_replicas
-        eligible, last_known = change.eligible_leader_replicas, change.last_known_elr
-        return PartitionState(
+        merged = PartitionState(
             topic_id=self.topic_id,
             topic=self.topic,
             index=self.index,
-            replicas=replicas,
-            isr=self.isr if isr is None else isr,
-            leader=change.leader if leads else self.leader,
-            leader_epoch=self.leader_epoch + 1 if leads else self.leader_epoch,
-            partition_epoch=self.partition_epoch + 1,
-            leader_recovery_state=change.leader_recovery_state if recovers else self.leader_recovery_state,
-            directories=directories,
-            adding_replicas=self.adding_replicas if adding is None else adding,
-            removing_replicas=self.removing_replicas if removing is None else removing,
-            eligible_leader_replicas=self.eligible_leader_replicas if eligible is None else eligible,
-            last_known_elr=self.last_known_elr if last_known is None else last_known,
+            replicas=self.replicas,
+            isr=self.isr,
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            leader_recovery_state=self.leader_recovery_state,
+            directories=self.directories,
+            adding_replicas=self.adding_replicas,
+            removing_replicas=self.removing_replicas,
+            eligible_leader_replicas=self.eligible_leader_replicas,
+            last_known_elr=self.last_known_elr,
         )
+        merged.take(change)
+        return merged
+
+    def take(self, change: wire.PartitionChangeRecord) -> None:
+        """Only for whoever has made this state and shown it to nobody yet."""
+        self.partition_epoch += 1
+        if change.leader != NO_LEADER_CHANGE:
+            self.leader = change.leader
+            self.leader_epoch += 1
+        if change.isr is not None:
+            self.isr = change.isr
+        if change.replicas is not None or change.directories is not None:
+            replicas = self.replicas if change.replicas is None else change.replicas
+            directories = self.directories if change.directories is None else change.directories
+            self.replicas, self.directories = replicas, _directories(directories, replicas)
+        if change.leader_recovery_state != NO_RECOVERY_STATE_CHANGE:
+            self.leader_recovery_state = change.leader_recovery_state
+        if change.adding_replicas is not None:
+            self.adding_replicas = change.adding_replicas
+        if change.removing_replicas is not None:
+            self.removing_replicas = change.removing_replicas
+        if change.eligible_leader_replicas is not None:
+            self.eligible_leader_replicas = change.eligible_leader_replicas
+        if change.last_known_elr is not None:
+            self.last_known_elr = change.last_known_elr
+
+
+def partition_of(topic: TopicState, index: int, record: wire.PartitionRecord) -> PartitionState:
+    """What the record says, as the partition `index` of `topic`."""
+    return PartitionState(
+        topic_id=topic.topic_id,
+        topic=topic.name,
+        index=index,
+        replicas=record.replicas,
+        isr=record.isr,
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        leader_recovery_state=record.leader_recovery_state,
+        directories=_directories(record.directories, record.replicas),
+        adding_replicas=record.adding_replicas,
+        removing_replicas=record.removing_replicas,
+        eligible_leader_replicas=record.eligible_leader_replicas or [],
+        last_known_elr=record.last_known_elr or [],
+    )
 
 
 def _directories(directories: list[Uuid], replicas: list[int]) -> list[Uuid]:
@@ -236,26 +273,7 @@ class MetadataImage:
 
     def _partition(self, record: wire.PartitionRecord, delta: MetadataDelta) -> None:
         topic = self._topic_of(record.topic_id)
-        self._put_partition(
-            topic,
-            PartitionState(
-                topic_id=record.topic_id,
-                topic=topic.name,
-                index=record.partition_id,
-                replicas=record.replicas,
-                isr=record.isr,
-                leader=record.leader,
-                leader_epoch=record.leader_epoch,
-                partition_epoch=record.partition_epoch,
-                leader_recovery_state=record.leader_recovery_state,
-                directories=_directories(record.directories, record.replicas),
-                adding_replicas=record.adding_replicas,
-                removing_replicas=record.removing_replicas,
-                eligible_leader_replicas=record.eligible_leader_replicas or [],
-                last_known_elr=record.last_known_elr or [],
-            ),
-            delta,
-        )
+        self._put_partition(topic, partition_of(topic, record.partition_id, record), delta)
 
     def _partition_change(self, record: wire.PartitionChangeRecord, delta: MetadataDelta) -> None:
         topic = self._topic_of(record.topic_id)

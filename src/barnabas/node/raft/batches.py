@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.core.metadata.records import (
     MetadataError,
     UnsupportedMetadata,
     decode_plain_records,
-    decode_record,
     encode_record,
 )
 from barnabas.core.raft.records import InvalidBatch, decode_control_record
@@ -27,6 +28,14 @@ class MetadataBatch:
     is_control: bool
     records: list[Record]
     size_bytes: int = 0
+
+
+class EncodedBatch(NamedTuple):
+    """A batch whose records are not decoded yet, unless they are the quorum's own."""
+
+    header: wire.BatchHeader
+    control_records: list[Record]
+    values: list[bytes]
 
 
 def build_batch(records: Sequence[Record], level: int, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
@@ -47,12 +56,18 @@ def read_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Metadat
 
     A batch that is whole but holds what we do not know is an error: it must not be taken for a torn one.
     """
+    for end, batch in read_encoded_batches(data, position):
+        yield end, _decode(batch)
+
+
+def read_encoded_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, EncodedBatch]]:
+    """The same, for whoever decodes the records by himself."""
     while position < len(data):
         try:
             header = wire.validate(data, position)
         except KafkaError:
             return
-        yield position + header.size, _decode(data, position, header)
+        yield position + header.size, _open(data, position, header)
         position += header.size
 
 
@@ -76,19 +91,35 @@ def find_batch(data: Buffer, position: int, from_offset: int) -> tuple[int, int]
     return None
 
 
-def _decode(data: Buffer, position: int, header: wire.BatchHeader) -> MetadataBatch:
+def _open(data: Buffer, position: int, header: wire.BatchHeader) -> EncodedBatch:
     try:
-        values = None if header.is_control else _plain_values(data, position, header)
-        framed = wire.decode_records(data, position) if values is None else []
+        if not header.is_control and (plain := _plain_values(data, position, header)) is not None:
+            return EncodedBatch(header, [], plain)
+        framed = wire.decode_records(data, position)
     except KafkaError as error:
         raise MetadataError(f"the batch at offset {header.base_offset} cannot be read: {error.message}") from error
+    with naming_offset(header.base_offset):
+        if header.is_control:
+            return EncodedBatch(header, [_control(each) for each in framed], [])
+    values = [each.value for each in framed if each.value is not None]
+    if len(values) < len(framed):
+        raise MetadataError("a record of the metadata log has no value")
+    return EncodedBatch(header, [], values)
+
+
+@contextmanager
+def naming_offset(base_offset: int) -> Iterator[None]:
+    """What is not supported is told with the offset of its batch."""
     try:
-        if values is not None:
-            records = decode_plain_records(values)
-        else:
-            records = [_control(each) if header.is_control else decode_record(each.value) for each in framed]
+        yield
     except UnsupportedMetadata as error:
-        raise UnsupportedMetadata(f"{error} (at offset {header.base_offset})") from error
+        raise UnsupportedMetadata(f"{error} (at offset {base_offset})") from error
+
+
+def _decode(batch: EncodedBatch) -> MetadataBatch:
+    header = batch.header
+    with naming_offset(header.base_offset):
+        records = batch.control_records if header.is_control else decode_plain_records(batch.values)
     return MetadataBatch(
         base_offset=header.base_offset,
         last_offset=header.last_offset,

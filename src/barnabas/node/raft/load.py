@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnabas.core.metadata import decide
+from barnabas.core.metadata.loading import ImageLoading
 from barnabas.core.metadata.records import METADATA_VERSION, MetadataError, check_level
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage
 from barnabas.core.raft import QuorumState
-from barnabas.node.raft.batches import MetadataBatch, find_batch, read_batches
+from barnabas.node.raft.batches import EncodedBatch, find_batch, naming_offset, read_encoded_batches
 from barnabas.node.raft.errors import StartError
 from barnabas.node.raft.quorum_state import read_quorum_state
 from barnabas.node.raft.snapshots import (
@@ -183,11 +184,12 @@ def _replay_snapshot(loaded: LoadedMetadata, snapshot_id: SnapshotId, content: S
 def _load_log(loaded: LoadedMetadata) -> None:
     snapshot_end = loaded.end_offset
     log_end: int | None = None
-    for batch, size in _batches(loaded, snapshot_end):
-        log_end = batch.last_offset + 1
+    loading = ImageLoading(loaded.image)
+    for batch in _batches(loaded, snapshot_end):
+        log_end = batch.header.last_offset + 1
         if log_end > snapshot_end:
-            _replay_batch(loaded, batch)
-            loaded.bytes_since_snapshot += size
+            _replay_batch(loaded, batch, loading)
+            loaded.bytes_since_snapshot += batch.header.size
     loaded.log_is_behind_snapshot = (log_end or 0) < snapshot_end
     for snapshot_id in list_snapshots(loaded.directory):
         if snapshot_id.end_offset > loaded.end_offset:
@@ -205,20 +207,20 @@ def _refuse_lost_log(loaded: LoadedMetadata, root: Path) -> None:
             raise MetadataError(f"the log is empty, but there are partitions such as {partition}")
 
 
-def _replay_batch(loaded: LoadedMetadata, batch: MetadataBatch) -> None:
-    if batch.base_offset != loaded.end_offset:
-        raise MetadataError(f"offset {loaded.end_offset} is missing: the next batch begins at {batch.base_offset}")
-    if batch.epoch < loaded.epoch:
-        raise MetadataError(f"epoch {batch.epoch} at offset {batch.base_offset} comes after epoch {loaded.epoch}")
-    if batch.is_control:
-        _replay_control(loaded, batch.records)
-    else:
-        delta = MetadataDelta()
-        for record in batch.records:
-            loaded.image.replay(record, delta)
-    loaded.end_offset, loaded.epoch = batch.last_offset + 1, batch.epoch
-    loaded.timestamp_ms = batch.timestamp_ms
-    loaded.image.offset, loaded.image.epoch = batch.last_offset, batch.epoch
+def _replay_batch(loaded: LoadedMetadata, batch: EncodedBatch, loading: ImageLoading) -> None:
+    header = batch.header
+    if header.base_offset != loaded.end_offset:
+        raise MetadataError(f"offset {loaded.end_offset} is missing: the next batch begins at {header.base_offset}")
+    if header.leader_epoch < loaded.epoch:
+        raise MetadataError(
+            f"epoch {header.leader_epoch} at offset {header.base_offset} comes after epoch {loaded.epoch}"
+        )
+    _replay_control(loaded, batch.control_records)
+    with naming_offset(header.base_offset):
+        loading.replay(batch.values)
+    loaded.end_offset, loaded.epoch = header.last_offset + 1, header.leader_epoch
+    loaded.timestamp_ms = header.max_timestamp
+    loaded.image.offset, loaded.image.epoch = header.last_offset, header.leader_epoch
 
 
 def _replay_control(loaded: LoadedMetadata, records: list[Record]) -> None:
@@ -240,7 +242,7 @@ def _first_offset(directory: Path) -> int | None:
     return segments[0][0] if segments else None
 
 
-def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[MetadataBatch, int]]:
+def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[EncodedBatch]:
     """Whole batches in order, from the one that holds `from_offset` or ends right before it; a torn tail ends them."""
     segments = _segments(loaded.directory)
     end_offset = 0
@@ -249,9 +251,9 @@ def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[tuple[Metadat
             continue
         data = _mapped(path)
         position = _skip(path, data, from_offset)
-        for end, batch in read_batches(data, position):
-            yield batch, end - position
-            position, end_offset = end, batch.last_offset + 1
+        for end, batch in read_encoded_batches(data, position):
+            yield batch
+            position, end_offset = end, batch.header.last_offset + 1
         if position == len(data):
             continue
         if index + 1 < len(segments):

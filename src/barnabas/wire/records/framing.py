@@ -9,6 +9,8 @@ from barnabas.wire.codec import DecodeError, put_uvarint, read_uvarint
 from barnabas.wire.schema import Buffer, Record
 
 FRAME_VERSION = 1
+# Of every record that there is: its type and version are below 128.
+FRAME_BYTES = 3
 
 
 @cache
@@ -20,6 +22,12 @@ def metadata_record_types() -> dict[int, type[Record]]:
         for item in vars(metadata).values()
         if isinstance(item, type) and issubclass(item, Record) and item.api_key >= 0
     }
+
+
+def metadata_frames(record_type: type[Record]) -> list[bytes]:
+    """What its records begin with, in each version."""
+    low, high = record_type.valid_versions
+    return [bytes([FRAME_VERSION, record_type.api_key, version]) for version in range(low, high + 1)]
 
 
 def encode_metadata_record(record: Record, version: int) -> bytes:
@@ -48,14 +56,14 @@ def decode_plain_metadata_records(values: Sequence[bytes]) -> list[Record]:
     records: list[Record] = []
     decoders = _decoders
     for value in values:
-        decode = decoders.get(value[:3])
+        decode = decoders.get(value[:FRAME_BYTES])
         if decode is None:
             record, version = decode_metadata_record(value)
             if value[0] == FRAME_VERSION and value[1] == record.api_key and value[2] == version:
-                decoders[value[:3]] = type(record)._decoders[version]
+                decoders[value[:FRAME_BYTES]] = type(record)._decoders[version]
         else:
             size = len(value)
-            record, position = decode(value, 3, size)
+            record, position = decode(value, FRAME_BYTES, size)
             if position != size:
                 raise DecodeError(f"{size - position} bytes are left over after {type(record).__name__}")
         records.append(record)

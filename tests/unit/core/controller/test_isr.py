@@ -15,7 +15,11 @@ from barnabas.wire.messages.alter_partition import (
     ResponsePartitionData,
     TopicData,
 )
-from barnabas.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from barnabas.wire.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    UnfenceBrokerRecord,
+)
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import Uuid
 
@@ -58,9 +62,30 @@ def test_a_replica_whose_directory_has_failed_may_stay_and_may_not_join(cluster:
     assert alter(image, [(1, 1), (2, 2)], partition_epoch=5)[1].error_code == 0, "its leaving is decided elsewhere"
     image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[1, 3]))
     records, told = alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=6)
-    assert (records, told.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)
+    assert told.error_code == ErrorCode.INELIGIBLE_REPLICA
+    image.replay_all(records)
     image.replay(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, log_dirs=[kept, lost]))
-    assert alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=6)[1].error_code == 0
+    assert alter(image, [(1, 1), (3, 3), (2, 2)], partition_epoch=7)[1].error_code == 0
+
+
+def test_a_proposal_that_was_refused_once_is_out_of_date_when_it_comes_again(cluster: Cluster) -> None:
+    image = cluster([1, 2], fenced=[2], topics={"t": [[1, 2]]})
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[1]))
+    proposal = [(1, 1), (2, 2)]
+    records, told = alter(image, proposal, partition_epoch=5)
+    assert told.error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert records == [PartitionChangeRecord(topic_id=TOPIC, partition_id=0)]
+    image.replay_all(records)
+    image.replay(UnfenceBrokerRecord(id=2, epoch=2))
+    records, told = alter(image, proposal, partition_epoch=5)
+    assert (records, told.error_code) == ([], ErrorCode.INVALID_UPDATE_VERSION)
+    assert alter(image, proposal, partition_epoch=6)[1].error_code == 0
+
+
+def test_who_is_in_sync_and_ineligible_makes_no_proposal_out_of_date(cluster: Cluster) -> None:
+    image = cluster([1, 2, 3], fenced=[3], topics={"t": [[1, 2, 3]]})
+    records, told = alter(image, [(1, 1), (3, 3)])
+    assert (records, told.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)
 
 
 @pytest.mark.parametrize(
