@@ -318,7 +318,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Where the frame that is coming in ends, as far as that is known, or one of the negative outcomes."""
         view, start, end, serve = self._view, self._start, self._end, self._serve
         turns = REQUESTS_PER_TURN
-        over_at = perf_counter() + TURN_S
+        over_at = 0.0  # a request that came alone is a turn whatever it takes
         unwritten_bytes = 0
         while end - start >= 4:
             size: int = _read_size(view, start)[0]
@@ -331,10 +331,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._muted is not None:
                 self._start = start
                 return WAITS
-            if not turns or unwritten_bytes > WRITE_TOGETHER_BYTES or perf_counter() > over_at:
+            if not turns or unwritten_bytes > WRITE_TOGETHER_BYTES or (over_at and perf_counter() > over_at):
                 self._start = start
                 return TURN_IS_OVER
             turns -= 1
+            if not over_at and stop < end:
+                over_at = perf_counter() + TURN_S
             answer = serve(self.session, view[start + 4 : stop])
             self._start = start = stop
             if isinstance(answer, bytearray):
@@ -398,12 +400,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     # Answers
 
     def _write(self, parts: list[Part]) -> None:
-        if parts:
+        if len(parts) == 1:
+            self._server.counters.bytes_out += len(parts[0])
+            self._transport.write(parts[0])
+        elif parts:
             self._server.counters.bytes_out += sum(map(len, parts))
-            if len(parts) == 1:
-                self._transport.write(parts[0])
-            else:
-                self._transport.writelines(parts)
+            self._transport.writelines(parts)
 
     def _send(self, answer: Answer) -> bool:
         """True if all of it has been handed over."""

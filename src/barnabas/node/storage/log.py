@@ -24,7 +24,7 @@ from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_flushes import LogFlushes
 from barnabas.node.storage.origin import Origin
-from barnabas.node.storage.placing import place_own, place_replicated, with_append_time
+from barnabas.node.storage.placing import place_own, place_replicated, placed_at, with_append_time
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
 from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.recovery.producer_replay import load_producers
@@ -121,7 +121,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._limits = RollLimits(config.roll_bytes, config.roll_ms, config.segment_index_bytes)
+        self._limits = RollLimits.of(config)
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -161,16 +161,16 @@ class PartitionLog:
         if origin is not Origin.CLIENT:
             return self._append_own(batches, leader_epoch, now_ms, origin)
         view, header = admit(batches, self.name, self._config, now_ms, opening)
-        offset = self.log_end_offset
-        header = tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:]))
         if header.producer_id >= 0:
+            offset = self.log_end_offset
             duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
                 flush_due = offset - self.flushes.recovery_point >= self._config.flush_messages
                 first, last, start = duplicate.first_offset, duplicate.last_offset, self.log_start_offset
                 return Appended(first, last, duplicate.timestamp, start, 0, True, flush_due)
             self.producers.check(header, offset, sequences=True)
-        return self._write_one(view, header, now_ms, header.max_timestamp if self._config.log_append_time else -1)
+        append_time_ms = header.max_timestamp if self._config.log_append_time else NO_TIMESTAMP
+        return self._write_one(view, header, leader_epoch, now_ms, append_time_ms)
 
     def _append_own(self, batches: Buffer, leader_epoch: int, now_ms: int, origin: Origin) -> Appended:
         view = memoryview(batches)
@@ -189,7 +189,7 @@ class PartitionLog:
         batch, header = pack_batch(records, now_ms, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         if self._config.log_append_time:
             return self._append_own(batch, leader_epoch, now_ms, Origin.COORDINATOR)
-        return self._write_one(memoryview(batch), header, now_ms, NO_TIMESTAMP)
+        return self._write_one(memoryview(batch), header, leader_epoch, now_ms, NO_TIMESTAMP)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> Appended:
         """Append the leader's bytes, whose offsets and epochs stay; a batch cut off at the end is left out."""
@@ -205,28 +205,31 @@ class PartitionLog:
         ]
         return pieces[-1]._replace(first_offset=pieces[0].first_offset, size=end)
 
-    def _write_one(self, view: memoryview, header: BatchHeader, now_ms: int, log_append_time_ms: int) -> Appended:
-        """As `_write`, for the one batch that nearly every append consists of."""
+    def _write_one(
+        self, view: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int, log_append_time_ms: int
+    ) -> Appended:
+        """As `_write`, for the one batch that nearly every append consists of. It gets its offset here."""
         size = len(view)
         limits = self._limits
+        offset = self.log_end_offset
         if view.readonly or size > limits.segment_bytes or self.offline:
-            return self._write(view, [(0, header)], now_ms, log_append_time_ms)
-        base_offset, length, leader_epoch = header[:3]
-        end_offset = base_offset + header.last_offset_delta + 1
+            return self._write(view, [(0, placed_at(offset, leader_epoch, header))], now_ms, log_append_time_ms)
+        last_offset = offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
         try:
             segment = self.segments.active
-            if segment.should_roll(size, header.max_timestamp, end_offset - 1, now_ms, limits):
-                segment = self._roll(base_offset, now_ms)
-            STAMP.pack_into(view, 0, base_offset, length, leader_epoch)
-            segment.append_one(view, header, size)
-            self.log_end_offset = end_offset
+            if segment.should_roll(size, max_timestamp, last_offset, now_ms, limits):
+                segment = self._roll(offset, now_ms)
+            STAMP.pack_into(view, 0, offset, header.batch_length, leader_epoch)
+            segment.append_one(view, last_offset, max_timestamp, size)
+            self.log_end_offset = last_offset + 1
             if leader_epoch != self.epochs.latest or header.producer_id >= 0:
-                self._remember(segment, view, [(0, header)])
-            self.producers.map_end_offset = end_offset
+                self._remember(segment, view, [(0, placed_at(offset, leader_epoch, header))])
+            self.producers.map_end_offset = last_offset + 1
         except OSError as error:
             raise self._failed(error) from error
-        flush_due = end_offset - self.flushes.recovery_point >= self._config.flush_messages
-        return Appended(base_offset, end_offset - 1, log_append_time_ms, self.log_start_offset, size, False, flush_due)
+        flush_due = last_offset + 1 - self.flushes.recovery_point >= self._config.flush_messages
+        return Appended(offset, last_offset, log_append_time_ms, self.log_start_offset, size, False, flush_due)
 
     def _write(
         self, view: memoryview, placed: Placed, now_ms: int, log_append_time_ms: int, *, stamp: bool = True

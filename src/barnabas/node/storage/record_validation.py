@@ -75,8 +75,9 @@ def validate(
     records = opened(view, header, at_once) if header.attributes & COMPRESSION_MASK else view[HEADER_BYTES:]
     if not one_by_one:
         latest = latest_timestamp(records, header, at_once=at_once)
-        if config.log_append_time or is_plausible(header, latest, config, now_ms):
-            return header.max_timestamp
+        greatest = header.max_timestamp
+        if config.log_append_time or greatest <= latest <= now_ms + config.message_timestamp_after_max_ms:
+            return greatest  # no timestamp is above `latest`, and the header tells none
         if at_once and header.records_count > RECORDS_AT_ONCE:
             raise TooMuchAtOnce
     few = header.records_count <= RECORDS_AT_ONCE
@@ -94,11 +95,6 @@ def is_suspicious(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     latest = now_ms + config.message_timestamp_after_max_ms
     base, greatest = header.base_timestamp, header.max_timestamp
     return greatest > latest or base > latest or base < TIMESTAMP_MIN or greatest < base
-
-
-def is_plausible(header: BatchHeader, latest: int, config: LogConfig, now_ms: int) -> bool:
-    """No timestamp is above `latest`: that is in time, and the header tells no greater one."""
-    return header.max_timestamp <= latest <= now_ms + config.message_timestamp_after_max_ms
 
 
 def latest_timestamp(records: memoryview, header: BatchHeader, *, at_once: bool) -> int:

@@ -14,9 +14,6 @@ class OffsetIndex(SparseIndex):
     def append(self, last_offset: int, position: int) -> None:
         self.append_row(last_offset - self.base_offset, position)
 
-    def is_full(self, max_bytes: int) -> bool:
-        return self.entries >= max_bytes // self.entry.size
-
     def entry_for_offset(self, offset: int) -> tuple[int, int]:
         """Where a walk that looks for `offset` may begin: the last offset of a batch, and its position."""
         return self._entry(self.last_slot(0, offset - self.base_offset))

@@ -29,6 +29,7 @@ from barnabas.node.storage.directory.files import (
     offset_name,
     overwrite,
 )
+from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.producer_state import has_open_transaction
 from barnabas.node.storage.recovery.index_rebuild import Kind, Order, Rebuilt
 from barnabas.node.storage.segment.offset_index import OffsetIndex
@@ -178,18 +179,18 @@ class Segment:
             self._rolling_timestamp = max(header.max_timestamp for _, header in batches)
         self.size = start + size
         for position, header in batches:
-            self._note(header, start + position)
+            self._note(header.last_offset, header.max_timestamp, header.size, start + position)
         if len(self._ring_positions) >= 2 * RING_BATCHES:
             self._forget_in_ring(RING_BATCHES)
 
-    def append_one(self, batch: memoryview, header: BatchHeader, size: int) -> None:
+    def append_one(self, batch: memoryview, last_offset: int, max_timestamp: int, size: int) -> None:
         """As `append`, of one batch."""
         start = self.size
         self._put((batch,), size)
         if not start:
-            self._rolling_timestamp = header.max_timestamp
+            self._rolling_timestamp = max_timestamp
         self.size = start + size
-        self._note(header, start)
+        self._note(last_offset, max_timestamp, size, start)
         if len(self._ring_positions) >= 2 * RING_BATCHES:
             self._forget_in_ring(RING_BATCHES)
 
@@ -205,9 +206,8 @@ class Segment:
             os.ftruncate(fd, start)
             raise
 
-    def _note(self, header: BatchHeader, position: int) -> None:
+    def _note(self, last_offset: int, max_timestamp: int, size: int, position: int) -> None:
         """A batch has been written there."""
-        last_offset, max_timestamp = header.base_offset + header.last_offset_delta, header.max_timestamp
         self._ring_last_offsets.append(last_offset)
         self._ring_positions.append(position)
         if max_timestamp > self._max_timestamp:
@@ -217,7 +217,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self._bytes_since_index = 0
-        self._bytes_since_index += header.batch_length + LOG_OVERHEAD_BYTES
+        self._bytes_since_index += size
 
     def _forget_in_ring(self, count: int) -> None:
         self._ring_floor = self._ring_last_offsets[count - 1] + 1
@@ -235,7 +235,7 @@ class Segment:
             if waited_ms > limits.segment_ms - self.roll_jitter_ms:
                 return True
         offset_index, time_index = self._offset_index or self.offset_index, self._time_index or self.time_index
-        return offset_index.is_full(limits.index_bytes) or time_index.is_full(limits.index_bytes)
+        return offset_index.entries >= limits.offset_entries or time_index.entries >= limits.time_entries
 
     def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Positions and headers of the batches from a batch boundary on, read some kilobytes at a time."""
@@ -532,7 +532,15 @@ class Segment:
 class RollLimits(NamedTuple):
     segment_bytes: int
     segment_ms: int
-    index_bytes: int
+    offset_entries: int
+    time_entries: int
+
+    @classmethod
+    def of(cls, config: LogConfig) -> RollLimits:
+        """One slot of the time index stays free for the entry that closes the segment."""
+        index_bytes = config.segment_index_bytes
+        time_entries = index_bytes // TimeIndex.entry.size - 1
+        return cls(config.roll_bytes, config.roll_ms, index_bytes // OffsetIndex.entry.size, time_entries)
 
 
 def stamped(view: memoryview, placed: Placed) -> list[memoryview | bytes]:

@@ -23,10 +23,6 @@ class TimeIndex(SparseIndex):
             self.append_row(timestamp, offset - self.base_offset)
             self.last_timestamp = timestamp
 
-    def is_full(self, max_bytes: int) -> bool:
-        """One slot stays free for the entry that closes the segment."""
-        return self.entries >= max_bytes // self.entry.size - 1
-
     def last(self) -> tuple[int, int]:
         return self._entry(self.entries - 1)
 

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.node.storage.directory.files import FileHandles, PooledFile
+from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.segment.offset_index import OffsetIndex
+from barnabas.node.storage.segment.segment import RollLimits
 from barnabas.node.storage.segment.sparse_index import PENDING_ENTRIES
 from barnabas.node.storage.segment.time_index import TimeIndex
 
@@ -69,10 +71,9 @@ def test_entries_are_written_some_at_a_time_and_found_meanwhile(tmp_path: Path) 
     assert Path(index.file.path).stat().st_size == 8 * PENDING_ENTRIES
 
 
-def test_an_index_is_full_when_the_next_entry_would_pass_the_limit(tmp_path: Path) -> None:
-    index = offset_index(str(tmp_path), [(BASE + i, i) for i in range(1, 4)], 0)
-    assert index.is_full(31)
-    assert not index.is_full(32)
+def test_a_segment_has_as_many_entries_as_an_index_has_room_for_and_one_slot_of_the_time_index_stays_free() -> None:
+    full = [RollLimits.of(LogConfig(segment_index_bytes=size))[2:] for size in (31, 32, 36)]
+    assert full == [(3, 1), (4, 1), (4, 2)]
 
 
 def test_the_time_index_takes_only_later_timestamps_and_is_read_back(tmp_path: Path) -> None:
