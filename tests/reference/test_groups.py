@@ -272,6 +272,8 @@ def test_groups_are_described(stage: Stage, version: int) -> None:
         ([], [], 4),
         (["Stable"], [], 4),
         (["stable", "Empty"], [], 5),
+        ([" stable\t"], [], 5),
+        ([], [" classic "], 5),
         (["Dead"], [], 5),
         (["nonsense"], [], 5),
         ([], ["classic"], 5),

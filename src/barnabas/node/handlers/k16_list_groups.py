@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest, node: Grou
     if node.groups.is_loading:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     sees_all = context.may(Operation.DESCRIBE, Resource.cluster())
-    states = {each.lower() async for each in in_turns(request.states_filter)}
+    states = {each.lower().strip() async for each in in_turns(request.states_filter)}
     types = {each.lower() async for each in in_turns(request.types_filter)}
     listed = [
         ListedGroup(
