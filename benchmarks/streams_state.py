@@ -5,30 +5,35 @@
 The parent starts a worker that counts records of random keys batch by batch, as a stage of a topology does it, kills it
 with SIGKILL half-way, and starts another one on the same state, which goes on at the version that is there. In the end
 the counts of a sample of keys, and the number of all, are compared with what was given. The worker tells its memory.
+
+On a machine that others use, too, `--kill-after-s 300` kills the worker whenever it has run so long and ends, and the
+same command with `--on` goes on with the state that is there, until the counts are compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
 BATCH_RECORDS = 400_000
-KEY = "user-{:012d}-of-a-shop-with-long-identifiers-{:012d}"
+KEY_BYTES = 46  # of chance in a key, which has twice as many letters: they can't be compressed
 
 
 def key_of(number: int) -> str:
-    return KEY.format(number * 2654435761 % (1 << 40), number)
+    return hashlib.blake2b(number.to_bytes(8, "big"), digest_size=KEY_BYTES).hexdigest()
 
 
 def numbers_of(batch: int, keys: int) -> np.ndarray:
@@ -83,6 +88,8 @@ def main() -> None:
     parser.add_argument("--more-batches", type=int, default=5, help="behind those that bring every key once")
     parser.add_argument("--cache-mb", type=int, default=256)
     parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--kill-after-s", type=float, default=0)
+    parser.add_argument("--on", action="store_true", help="go on with the state that is there")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     batches = -(-given.keys // BATCH_RECORDS) + given.more_batches
@@ -90,21 +97,33 @@ def main() -> None:
     if given.work:
         work(place, given.keys, batches, given.cache_mb << 20)
         return
-    shutil.rmtree(given.directory, ignore_errors=True)
+    if not given.on:
+        shutil.rmtree(given.directory, ignore_errors=True)
     scratch = given.directory / "scratch"
-    scratch.mkdir(parents=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.streams_state", *sys.argv[1:], "--work"]
-    environment = os.environ | {"SPARK_LOCAL_DIRS": str(scratch)}
-    for kills in (1, 0):
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert worker.stdout is not None
-        for line in worker.stdout:
-            print(line, end="", flush=True)
-            if kills and json.loads(line).get("batch") == batches // 2:
-                worker.send_signal(signal.SIGKILL)
-        worker.wait()
+    if given.kill_after_s:
+        run_worker(command, scratch, kill_after_s=given.kill_after_s)
+    else:
+        run_worker(command, scratch, kill_at_batch=batches // 2)
+        run_worker(command, scratch)
     stored = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-    print(json.dumps({"state_mb": stored >> 20, "killed_at_batch": batches // 2, "batches": batches}))
+    print(json.dumps({"state_mb": stored >> 20, "batches": batches}))
+
+
+def run_worker(command: list[str], scratch: Path, *, kill_at_batch: int = -1, kill_after_s: float = math.inf) -> None:
+    environment = os.environ | {"SPARK_LOCAL_DIRS": str(scratch)}
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert worker.stdout is not None
+    killing = threading.Timer(min(kill_after_s, threading.TIMEOUT_MAX), worker.kill)
+    killing.start()
+    for line in worker.stdout:
+        print(line, end="", flush=True)
+        if json.loads(line).get("batch") == kill_at_batch:
+            worker.kill()
+    if worker.wait() < 0:
+        print(json.dumps({"killed": True}), flush=True)
+    killing.cancel()
 
 
 if __name__ == "__main__":

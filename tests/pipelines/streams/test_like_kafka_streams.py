@@ -302,7 +302,7 @@ def random_records(name: str, topics: list[str], chance: random.Random, *, in_or
     steps = (1, 1, 2, 3, 7, 15) if in_order else (0, 0, 1, 2, 3, 7, 15)
     for _ in range(RECORDS):
         now += chance.choice(steps)
-        late = chance.choice((1, 2, 3, 4, 40)) if name.startswith(("sliding", "session")) else chance.randrange(25)
+        late = chance.choice((1, 2, 3, 4, 40)) if name.startswith("sliding") else chance.randrange(25)
         time = now if in_order or chance.random() < 0.6 else max(latest - late, 0)
         latest = max(time, latest)
         topic = chance.choice(topics)

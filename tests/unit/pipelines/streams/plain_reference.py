@@ -30,20 +30,24 @@ def time_windows(given: list[Record], size: int, advance: int, grace: int) -> tu
 
 def sessions(given: list[Record], gap: int, grace: int) -> tuple[Table, Table]:
     """Counts by session, and the sums of those that are closed in the end."""
-    found: dict[str, list[list[Any]]] = {}
-    now = -1
+    found: Table = {}
+    before = now = -1
     for key, time, value in given:
-        now = max(now, time)
-        near = [one for one in found.get(key, []) if one[0] - gap <= time <= one[1] + gap]
-        merged = [min([time, *(one[0] for one in near)]), max([time, *(one[1] for one in near)]), 1, value]
-        if merged[1] < now - grace - gap:
+        before, now = now, max(now, time)
+        near = [
+            window
+            for window in found
+            if window.key == key
+            and window.start_ms - gap <= time <= window.end_ms + gap
+            and window.end_ms > before - grace - gap
+        ]
+        merged = Windowed(key, min([time, *(one.start_ms for one in near)]), max([time, *(one.end_ms for one in near)]))
+        if merged.end_ms < now - grace - gap:
             continue
-        merged[2] += sum(one[2] for one in near)
-        merged[3] += sum(one[3] for one in near)
-        found[key] = [one for one in found.get(key, []) if one not in near] + [merged]
-    flat = [(Windowed(key, one[0], one[1]), one) for key, own in found.items() for one in own]
-    counts = {window: one[2] for window, one in flat}
-    return counts, {window: one[3] for window, one in flat if window.end_ms < now - grace - gap}
+        swallowed = [found.pop(one) for one in near]
+        found[merged] = 1 + sum(count for count, _ in swallowed), value + sum(held for _, held in swallowed)
+    counts = {window: count for window, (count, _) in found.items()}
+    return counts, {window: held for window, (_, held) in found.items() if window.end_ms < now - grace - gap}
 
 
 def sliding_sums(given: list[Record], difference: int) -> Table:

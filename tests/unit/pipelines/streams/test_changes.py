@@ -67,7 +67,7 @@ def test_an_aggregate_of_a_table_that_shows_every_change_gets_every_change() -> 
 
 def test_sessions_take_back_what_they_swallow() -> None:
     topology = Topology(emit="changes")
-    sessions = topology.stream("in", value=STRING).group_by_key().windowed_by(session_window(5))
+    sessions = topology.stream("in", value=STRING).group_by_key().windowed_by(session_window(5, grace=5))
     sessions.count().to("out", value=LONG)
     (found,) = outputs(topology, [("in", "a", "x", 0), ("in", "a", "x", 8), ("in", "a", "x", 4)], "out")
     at = [

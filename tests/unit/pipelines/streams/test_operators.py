@@ -431,11 +431,32 @@ def test_dead_letters_carry_the_record_and_the_reason_and_the_rest_goes_on() -> 
     }
 
 
-def test_a_closed_session_stays_while_a_late_record_may_join_it_to_an_open_one() -> None:
+def sessions_of(records: Records, **store: str) -> dict[Any, Any]:
     topology = Topology()
-    stream(topology).group_by_key().windowed_by(session_window(6, grace=5)).count().to("out", value=LONG)
+    counted = stream(topology).group_by_key().windowed_by(session_window(6, grace=5)).count(**store)
+    counted.to("out", value=LONG)
+    found = {cut: last(run(topology, records, cut=cut)) for cut in (None, *range(1, len(records)))}
+    assert all(one == found[None] for one in found.values())
+    return found[None]
+
+
+@pytest.mark.parametrize("store", [{}, {"store": "sessions"}], ids=["by itself", "asked from outside"])
+def test_a_late_record_joins_no_session_that_is_over(store: dict[str, str]) -> None:
+    """Stream time is 42, so sessions are over that end at 31 or before. The last but one record opens a session that
+    reaches back behind the one that is over, and the last one joins that."""
     records: Records = [("in", "a", 1, 30), ("in", "a", 1, 41), ("in", "b", 1, 42), ("in", "a", 1, 36)]
-    assert last(run(topology, records, cut=3)) == {Windowed("a", 30, 41): 3, Windowed("b", 42, 42): 1}
+    assert sessions_of(records, **store) == {
+        Windowed("a", 30, 30): 1, Windowed("a", 36, 41): 2, Windowed("b", 42, 42): 1,
+    }  # fmt: skip
+    records += [("in", "a", 1, 31), ("in", "a", 1, 25)]
+    assert sessions_of(records, **store) == {
+        Windowed("a", 30, 30): 1, Windowed("a", 25, 41): 4, Windowed("b", 42, 42): 1,
+    }  # fmt: skip
+
+
+def test_a_session_takes_the_place_of_one_that_is_over_and_has_its_window() -> None:
+    records: Records = [("in", "a", 1, 31), ("in", "a", 1, 31), ("in", "b", 1, 42), ("in", "a", 1, 31)]
+    assert sessions_of(records) == {Windowed("a", 31, 31): 1, Windowed("b", 42, 42): 1}
 
 
 def test_results_carry_the_times_of_their_records() -> None:

@@ -1,7 +1,11 @@
 """Aggregates by session: records of a key less than the gap apart are one session, and a record may join two.
 
 A session that grows is another window: the old one gets a tombstone. A store holds the list of a key's sessions as
-(start, end, aggregate), by start.
+(start, end, aggregate), by end.
+
+A session is over when stream time is the gap and the grace past its end, and no record joins it from then on, as the
+stores of Kafka Streams forget it then. A late record that lies near one joins an open session beside it, or begins
+one, which may overlap with the one that is over. Those that are open never overlap.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class AggregateBySession(Operator):
     def __post_init__(self) -> None:
         self.kind = "session-" + (self.foldings[0].kind if len(self.foldings) == 1 else "cogroup")
         self.stores = (self.store_name, times_of(self.store_name))
+        self.open_ms = self.windows.gap_ms + self.windows.grace_ms
 
     def shapes(self) -> dict[str, str]:
         return dict(zip(self.stores, (KEYS, CLOCK), strict=True))
@@ -49,12 +54,15 @@ class AggregateBySession(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         store, clock = task.store(self.store_name), task.store(times_of(self.store_name))
         rows = [row for row in in_order(inputs) if row[1] is not None and row[2] is not None]
+        before = clock.get(TIME, -1)
         seen = advanced(clock, np.array([row[3] for row in rows], np.int64)).tolist()
         changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change, sessions=True)
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             sessions: list[Session] = store.get(hashable(key), [])
-            first, end, window = self.around(sessions, time)
-            if window[1] < stream_time - self.windows.grace_ms - self.windows.gap_ms:
+            opened = bisect.bisect_right(sessions, before - self.open_ms, key=lambda one: one[1])
+            before = stream_time
+            first, end, window = self.around(sessions, opened, time)
+            if window[1] < stream_time - self.open_ms:
                 task.late(1)
                 continue
             near = sessions[first:end]
@@ -66,6 +74,8 @@ class AggregateBySession(Operator):
             except Exception as error:
                 task.fail(rank, error)
                 continue
+            while first > 0 and sessions[first - 1][:2] == window:  # one that is over; its place is taken
+                first -= 1
             store.put(key, [*sessions[:first], (*window, aggregate), *sessions[end:]])
             # As in Kafka Streams a session is taken back before it is shown again, unless it has one moment only.
             taken_back = self.every_change and new.start_ms < new.end_ms
@@ -79,11 +89,12 @@ class AggregateBySession(Operator):
         self.sweep(store, clock)
         return changes.rows(lambda place: place)
 
-    def around(self, sessions: list[Session], time: int) -> tuple[int, int, tuple[int, int]]:
-        """From where to where a record of this time joins sessions, and the start and end of what they become."""
+    def around(self, sessions: list[Session], opened: int, time: int) -> tuple[int, int, tuple[int, int]]:
+        """From where to where a record of this time joins sessions, and the start and end of what they become. Those
+        before `opened` are over."""
         gap = self.windows.gap_ms
-        first = bisect.bisect_left(sessions, time - gap, key=lambda one: one[1])
-        end = bisect.bisect_right(sessions, time + gap, key=lambda one: one[0])
+        first = bisect.bisect_left(sessions, time - gap, lo=opened, key=lambda one: one[1])
+        end = bisect.bisect_right(sessions, time + gap, lo=opened, key=lambda one: one[0])
         if first >= end:
             return first, first, (time, time)
         return first, end, (min(time, sessions[first][0]), max(time, sessions[end - 1][1]))
@@ -96,21 +107,11 @@ class AggregateBySession(Operator):
 
     def sweep(self, store: Store, clock: Store) -> None:
         """Sessions that are over are dropped now and then: each time costs a look at all keys."""
-        keeps_ms = max(2 * self.windows.gap_ms + self.windows.grace_ms, self.retention_ms)
+        keeps_ms = max(self.open_ms, self.retention_ms)
         time = clock.get(TIME, -1)
         if time - clock.get(SWEPT, -1) < keeps_ms:
             return
         clock.put(SWEPT, time)
         for key, sessions in store.entries():
-            kept_ones = self.reachable(sessions, time - keeps_ms)
-            if len(kept_ones) < len(sessions):
-                store.put(key, kept_ones or None)
-
-    def reachable(self, sessions: list[Session], oldest: int) -> list[Session]:
-        """Those that are not over, and those that a record may yet join to one that is kept."""
-        found: list[Session] = []
-        for one in reversed(sessions):
-            if one[1] >= oldest:
-                found.insert(0, one)
-                oldest = min(oldest, one[0] - 2 * self.windows.gap_ms)
-        return found
+            if sessions[0][1] <= time - keeps_ms:
+                store.put(key, [one for one in sessions if one[1] > time - keeps_ms] or None)
