@@ -21,6 +21,7 @@ from barnabas.pipelines.sql.formats.codecs import Codec
 from barnabas.pipelines.sql.formats.kafka import KafkaCodec
 from barnabas.pipelines.sql.types import SqlType
 from barnabas.pipelines.streams.expressions import OfRows
+from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.stateless import Branch
 from barnabas.pipelines.streams.rows import Raw, Rows, made
@@ -102,6 +103,10 @@ def value_serde(codec: Codec) -> Serde[Any]:
     return Serde(f"sql value {codec.columns}", coding.encode, coding.decode, encode_all=coding.encode_all)
 
 
+def missing(raw: Raw | None, objects: list[Any]) -> bool:
+    return None in objects if raw is None else raw.bytes.null_count > 0
+
+
 @dataclass
 class ReadSource(Branch):
     """Records of a topic as rows, and the records that can't be read as lines of the processing log: two outputs."""
@@ -159,15 +164,18 @@ class ReadSource(Branch):
         assert self.key_codec is not None
         assert self.value_codec is not None
         kinds = [kind.base for _, kind in self.key_codec.columns]
-        if None in rows.values or (kinds and None in rows.keys):
+        if missing(rows.raw_values, rows.values) or (kinds and missing(rows.raw_keys, rows.keys)):
             return None
         times = rows.times.tolist()
         try:
-            parts = self.key_codec.decode_all(rows.keys) if kinds else [()] * len(rows)
-            read = self.value_codec.decode_between(parts, rows.values, times)
+            if single := kinds in SIMPLE_KEYS:
+                parts = keys = self.key_codec.decode_singles(rows.keys)
+            else:
+                parts = self.key_codec.decode_all(rows.keys) if kinds else [()] * len(rows)
+                keys = list(map(key_of, parts))
+            read = self.value_codec.decode_rows(parts, rows.values, times, single=single)
         except (SerdeError, EvaluationError):
             return None
-        keys = [one for (one,) in parts] if kinds in SIMPLE_KEYS else [key_of(one) for one in parts]
         raw = rows.raw_keys
         if raw is not None and isinstance(self.key_codec, KafkaCodec):  # others hold what is the source's own
             raw = Raw(raw.bytes, key_serde(self.key_codec), raw.failed)
@@ -491,21 +499,23 @@ Step = Callable[[Any, Any], Any]  # state and row to state
 
 
 @dataclass
-class Folding:
-    """All aggregates of a query as one: the state is a tuple of theirs."""
+class AllAggregates(Folding):
+    """All aggregates of a query as one: the state is a tuple of theirs, which are never changed in place."""
 
     aggregates: list[Any]
     arguments: list[list[Compiled]]
     _adding: list[Step] | None = None
     _undoing: list[Step] | None = None
+    leaves_old = True
 
     def __reduce__(self) -> Any:
-        return Folding, (self.aggregates, self.arguments)
+        return AllAggregates, (self.aggregates, self.arguments)
 
     def first(self) -> tuple[Any, ...]:
         return tuple([one.first() for one in self.aggregates])
 
-    def add(self, key: Any, row: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+    def add(self, key: Any, value: Any, aggregate: tuple[Any, ...]) -> tuple[Any, ...]:
+        row, states = value, aggregate
         if self._adding is None:
             self._adding = [step_of(*one, one[0].add) for one in zip(self.aggregates, self.arguments, strict=True)]
         if len(states) == 1:
@@ -517,7 +527,9 @@ class Folding:
             self._undoing = [step_of(*one, one[0].undo) for one in zip(self.aggregates, self.arguments, strict=True)]
         return tuple([step(state, row) for step, state in zip(self._undoing, states, strict=True)])
 
-    def merge(self, key: Any, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    def combine(self, key: Any, one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        if one is None or other is None:
+            return other if one is None else one
         return tuple(each.merge(left, right) for each, left, right in zip(self.aggregates, one, other, strict=True))
 
 

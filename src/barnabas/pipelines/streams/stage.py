@@ -257,12 +257,13 @@ class StageWork:
                 state.save(self.batch + 1)
             elif state is not None:
                 state.flush()
+            self.collect(task)
+            task.forget_rows()
         except BaseException:
             forget_states()
             raise
         finally:
             gc.enable()
-        self.collect(task)
         sums = sums_here(self.plan, self.run)
         sums.add(task.figures)
         if state is not None:

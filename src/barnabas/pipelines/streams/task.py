@@ -169,6 +169,12 @@ class PartitionTask:
                 self.count(len(rows), len(rows))
                 self.write(sink, rows)
 
+    def forget_rows(self) -> None:
+        """When all that leaves was collected."""
+        self._found.clear()
+        self.outputs.clear()
+        self.sent.clear()
+
     def rows_for(self, origin: int, number: int) -> tuple[Any, int]:
         """What a node has given, for the one of that number behind it; and the room between its ranks."""
         rows, room = self._found.get(origin), self._rooms.get(origin, self._origins.room)

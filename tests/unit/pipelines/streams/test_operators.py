@@ -494,3 +494,21 @@ def test_a_record_whose_time_is_over_waits_for_a_partner_until_kafka_streams_loo
     records: Records = [("other", "c", "1", 54), ("in", "b", "1", 64), ("in", "c", "2", 52), ("in", "a", "1", 164)]
     for cut in (1, 2, 3):
         assert sorted(run(topology, records, cut=cut, value=STRING)) == [("b", "1,None"), ("c", "2,1")]
+
+
+def test_a_joiner_that_fails_costs_its_own_record_alone() -> None:
+    """The table is there from the batch before: rows and what is found for them are joined at once."""
+
+    def joiner(left: Any, right: Any) -> Any:
+        if left["v"] == 3:
+            return next(iter(()))  # StopIteration, which looks like an end
+        return int(right) / left["v"]
+
+    topology = Topology(on_error="skip")
+    stream(topology).join(topology.table("rows"), joiner).to("out", value=JSON)
+    with TopologyTestDriver(topology) as driver:
+        driver.pipe_input("rows", "a", "6")
+        driver.read_output("out")
+        for key, value in (("a", 1), ("a", 0), ("b", 1), ("a", 3), ("a", 2)):
+            driver.pipe_input("in", key, {"v": value})
+        assert driver.read_output("out", value=JSON) == [("a", 6.0), ("a", 3.0)]

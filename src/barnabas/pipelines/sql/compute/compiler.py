@@ -6,7 +6,9 @@ function of a row: its source and constants travel to Spark's workers, where it 
 
 from __future__ import annotations
 
+import ast
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -52,6 +54,7 @@ class Code(NamedTuple):
 
 
 OF_A_ROW = "lambda r: "
+CONSTANT_LETTERS_MAX = 100
 
 
 class Compiled:
@@ -125,17 +128,30 @@ class Compiler:
 
     def both(self, left: str, right: str, result: str, otherwise: str = "None") -> str:
         """`result` of `{0}` and `{1}`, unless one of them is null: that fails inside of a lambda, as in Java."""
-        one, other = self.fresh(), self.fresh()
         if self._parameters and otherwise == "None":
             otherwise = "E.missing()"
-        return (
-            f"({otherwise} if ({one} := {left}) is None or ({other} := {right}) is None "
-            f"else {result.format(one, other)})"
-        )
+        names = [one if is_constant(one) else self.fresh() for one in (left, right)]
+        missing = [
+            f"({name} := {code}) is None" for name, code in zip(names, (left, right), strict=True) if name != code
+        ]
+        found = result.format(*names)
+        return f"({otherwise} if {' or '.join(missing)} else {found})" if missing else f"({found})"
+
+
+def is_constant(source: str) -> bool:
+    """Whether code stands for a value that is known and not null."""
+    if source == "None" or len(source) > CONSTANT_LETTERS_MAX:
+        return False
+    try:
+        ast.literal_eval(source)
+    except (ValueError, SyntaxError):
+        return False
+    return True
 
 
 def _literal(compiler: Compiler, node: tree.Literal) -> Code:
-    if node.value is None or isinstance(node.value, (bool, int, str)):
+    plain = isinstance(node.value, (bool, int, str)) or (isinstance(node.value, float) and math.isfinite(node.value))
+    if node.value is None or plain:
         return Code(repr(node.value), node.kind, node.value is not None)
     return Code(compiler.constant(node.value), node.kind, True)
 
@@ -223,6 +239,12 @@ def _arithmetic(compiler: Compiler, node: tree.Binary) -> Code:
         one, other = (f"E.present({each.source})" if compiler._parameters else each.source for each in (left, right))
         return Code(f"E.{name}({one}, {other}, {compiler.constant(kind)})", kind)
     if kind.base == "DOUBLE":
+        left, right = (
+            Code(repr(float(ast.literal_eval(one.source))), kind, True)
+            if one.kind.base in ("INTEGER", "BIGINT") and is_constant(one.source)
+            else one
+            for one in (left, right)
+        )
         wide = [
             f"float({{{at}}})" if one.base != "DOUBLE" else f"{{{at}}}"
             for at, one in enumerate((left.kind, right.kind))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from barnabas.pipelines.sql.errors import SqlError, nearest
@@ -23,8 +23,11 @@ AVRO_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Codec:
-    def __init__(self, columns: Columns) -> None:
+    """`idle` columns are looked at by nobody: they are checked like all, and may be null in `decode_rows`."""
+
+    def __init__(self, columns: Columns, idle: Collection[int] = ()) -> None:
         self.columns = columns
+        self.idle = frozenset(idle)
 
     def encode(self, values: Sequence[Any]) -> bytes | None:
         raise NotImplementedError
@@ -40,12 +43,18 @@ class Codec:
         """All or none."""
         return [self.decode(one) for one in data]
 
-    def decode_between(
-        self, before: Sequence[tuple[Any, ...]], data: Sequence[bytes], times: Sequence[int]
+    def decode_singles(self, data: Sequence[bytes]) -> list[Any]:
+        """All or none, of one column."""
+        return [one for (one,) in self.decode_all(data)]
+
+    def decode_rows(
+        self, keys: Sequence[Any], data: Sequence[bytes], times: Sequence[int], *, single: bool
     ) -> list[tuple[Any, ...]]:
-        """All or none, as rows: what comes before the values, the values, and the pseudo columns, of which the place is
-        not known."""
-        whole = zip(before, self.decode_all(data), times, strict=True)
+        """All or none, as rows: the key's columns, the values, and the pseudo columns, of which the place is not known.
+        A key is a tuple, or, if all are `single`, one value."""
+        whole = zip(keys, self.decode_all(data), times, strict=True)
+        if single:
+            return [(one, *values, time, None, None) for one, values, time in whole]
         return [(*one, *values, time, None, None) for one, values, time in whole]
 
 
@@ -57,7 +66,9 @@ class NoneCodec(Codec):
         return ()
 
 
-def codec_of(info: FormatInfo, columns: Sequence[SourceColumn], *, key: bool, topic: str = "") -> Codec:
+def codec_of(
+    info: FormatInfo, columns: Sequence[SourceColumn], *, key: bool, topic: str = "", idle: Collection[int] = ()
+) -> Codec:
     pairs: Columns = tuple((one.name, one.kind) for one in columns)
     if info.name == "NONE" or (not pairs and key):
         return NoneCodec(pairs)
@@ -72,7 +83,7 @@ def codec_of(info: FormatInfo, columns: Sequence[SourceColumn], *, key: bool, to
     if info.name == "JSON":
         from barnabas.pipelines.sql.formats.json import JsonCodec
 
-        return JsonCodec(pairs, wrap=wrapped(info, pairs, key=key))
+        return JsonCodec(pairs, wrapped(info, pairs, key=key), idle)
     from barnabas.pipelines.sql.formats.registry import BareProtobufCodec, RegistryCodec
 
     made = BareProtobufCodec if info.name == "PROTOBUF_NOSR" else RegistryCodec

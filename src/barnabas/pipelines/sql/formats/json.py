@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
@@ -16,10 +17,12 @@ from barnabas.pipelines.sql.formats.codecs import Codec, Columns, SerdeError
 from barnabas.pipelines.sql.types import SqlType
 
 Coerce = Callable[[Any], Any]
-Whole = Callable[[Sequence[tuple[Any, ...]], Sequence[bytes], Sequence[int]], list[tuple[Any, ...]]]
+Whole = Callable[[Sequence[Any], Sequence[bytes], Sequence[int]], list[tuple[Any, ...]]]
 DETOURS_LEAST = 100
 NOT_WHOLE_MAX = 3
 NEVER = "\0 no record has this value"
+ESCAPED = re.compile(r'["\\\x00-\x1f]')  # fields of a msgspec.Struct have no names with these
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 _Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 TYPED: dict[str, Any] = {
@@ -43,8 +46,8 @@ def _decoder(fields: list[Any], names: dict[str, str]) -> Callable[[bytes], Any]
 
 
 class JsonCodec(Codec):
-    def __init__(self, columns: Columns, wrap: bool = True) -> None:
-        super().__init__(columns)
+    def __init__(self, columns: Columns, wrap: bool = True, idle: Collection[int] = ()) -> None:
+        super().__init__(columns, idle)
         self.wrap = wrap
         self._names = [name for name, _ in columns]
         self._writers = [plain_writer(kind) for _, kind in columns]
@@ -53,14 +56,17 @@ class JsonCodec(Codec):
         self._plain = all(write is _same for write in self._writers)
         self._flat = all(write in (_same, _finite) for write in self._writers)
         self._load = _read_exact if any(has_decimal(kind) for _, kind in columns) else _read
-        self._whole: Whole | None = None  # rows of records that all have all columns
+        self._whole: tuple[Whole, ...] | None = (
+            None  # rows of records that all have all columns: keys of several, of one
+        )
         self._not_whole = 0  # batches where they had not
-        self._fast = self._typed() if wrap and columns and all(kind.base in TYPED for _, kind in columns) else None
+        typed = wrap and columns and not any(map(ESCAPED.search, self._names))
+        self._fast = self._typed() if typed and all(kind.base in TYPED for _, kind in columns) else None
         self._detours = 0
         self._write_rows: Callable[[Sequence[Any]], list[bytes | None]] | None = None
 
     def __reduce__(self) -> Any:
-        return JsonCodec, (self.columns, self.wrap)
+        return JsonCodec, (self.columns, self.wrap, self.idle)
 
     def encode(self, values: Sequence[Any]) -> bytes | None:
         if not self.wrap:
@@ -82,9 +88,14 @@ class JsonCodec(Codec):
                 f"r[{at}]" if write is _same else f"(x if (x := r[{at}]) is None or x - x == 0 else f(x))"
                 for at, write in enumerate(self._writers)
             ]
-            fields = ", ".join(f"{name!r}: {one}" for name, one in zip(self._names, each, strict=True))
-            code = f"lambda rows: [None if r is None else w({{{fields}}}) for r in rows]"
-            self._write_rows = eval(code, {"w": _write, "f": _finite})
+            scope: dict[str, Any] = {"w": _write, "f": _finite}
+            if any(map(ESCAPED.search, self._names)):
+                row = f"{{{', '.join(f'{name!r}: {one}' for name, one in zip(self._names, each, strict=True))}}}"
+            else:
+                names = {f"c{at}": name for at, name in enumerate(self._names)}
+                scope["S"] = msgspec.defstruct("Columns", list(names), rename=names, gc=False)
+                row = f"S({', '.join(each)})"
+            self._write_rows = eval(f"lambda rows: [None if r is None else w({row}) for r in rows]", scope)
         return self._write_rows(rows)
 
     def _typed(self) -> Callable[[bytes], tuple[Any, ...]]:
@@ -97,9 +108,10 @@ class JsonCodec(Codec):
         fields += [(f"o{at}", Literal[NEVER], NEVER) for at in range(len(others))]
         names |= {f"o{at}": name for at, name in enumerate(others)}
         required = [(name, kind) for name, kind, _ in fields[:count]] + fields[count:]
-        values = ", ".join(f"r.c{at}" for at in range(count))
-        code = f"lambda b, d, t: [(*p, {values}, at, None, None) for p, r, at in zip(b, map(read, d), t, strict=True)]"
-        self._whole = eval(code, {"read": _decoder(required, names)})
+        values = ", ".join("None" if at in self.idle else f"r.c{at}" for at in range(count))
+        rows = f"{values}, at, None, None) for k, r, at in zip(keys, map(read, data), times, strict=True)]"
+        scope = {"read": _decoder(required, names)}
+        self._whole = tuple(eval(f"lambda keys, data, times: [({key}, {rows}", scope) for key in ("*k", "k"))
         read = _decoder(fields, names)
         if others:
             return lambda data: _as_tuple(read(data))[:count]
@@ -110,7 +122,7 @@ class JsonCodec(Codec):
             return self._decode(data)
         try:
             found = self._fast(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return self._detour(data)
         return self._detour(data) if msgspec.UNSET in found else found
 
@@ -131,7 +143,7 @@ class JsonCodec(Codec):
         read, missing = self._fast, msgspec.UNSET
         try:
             found = [read(one) for one in data]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             found = [self.decode(one) for one in data]
         else:
             for at in [at for at, one in enumerate(found) if missing in one]:
@@ -140,23 +152,26 @@ class JsonCodec(Codec):
             self._fast = None
         return found
 
-    def decode_between(
-        self, before: Sequence[tuple[Any, ...]], data: Sequence[bytes], times: Sequence[int]
+    def decode_rows(
+        self, keys: Sequence[Any], data: Sequence[bytes], times: Sequence[int], *, single: bool
     ) -> list[tuple[Any, ...]]:
-        if self._whole is None:
-            return super().decode_between(before, data, times)
-        try:
-            return self._whole(before, data, times)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if self._whole is not None and data:
+            for attempt in range(2):
+                spelled = list(self._spelled)
+                try:
+                    return self._whole[single](keys, data, times)
+                except UNREADABLE:
+                    if attempt or self.decode(data[0]) is None or spelled == self._spelled:
+                        break  # else records spell their columns in another way, which is known now
             self._not_whole += 1  # a column is missing, or is to be converted
             if self._not_whole >= NOT_WHOLE_MAX:
                 self._whole = None
-            return super().decode_between(before, data, times)
+        return super().decode_rows(keys, data, times, single=single)
 
     def _decode(self, data: bytes) -> tuple[Any, ...]:
         try:
             found = self._load(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise SerdeError(f"it is no JSON: {error}") from None
         try:
             if not self.wrap:

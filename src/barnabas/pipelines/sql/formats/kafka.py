@@ -21,12 +21,15 @@ class KafkaCodec(Codec):
         return bytes(value) if base == "BYTES" else struct.pack(FORMS[base], value)
 
     def decode_all(self, data: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        return list(zip(self.decode_singles(data), strict=True))
+
+    def decode_singles(self, data: Sequence[bytes]) -> list[Any]:
         if self.columns[0][1].base == "STRING":
             try:
-                return list(zip(map(bytes.decode, data), strict=True))
+                return list(map(bytes.decode, data))
             except UnicodeDecodeError:
                 pass  # one by one it is told
-        return [self.decode(one) for one in data]
+        return [self.decode(one)[0] for one in data]
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         base = self.columns[0][1].base

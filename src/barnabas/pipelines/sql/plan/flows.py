@@ -60,10 +60,14 @@ class Planning:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def source_flow(planning: Planning, source: DataSource, alias: str, *, wants_place: bool) -> Flow:
+def source_flow(
+    planning: Planning, source: DataSource, alias: str, *, wants_place: bool, looked_at: frozenset[str] | None = None
+) -> Flow:
+    """`looked_at` are the names of the columns that the query looks at; all of them if it is None."""
     graph = planning.topology.graph
+    idle = [] if looked_at is None else [at for at, one in enumerate(source.values) if one.name not in looked_at]
     key_codec = codec_of(source.key_format, source.keys, key=True, topic=source.topic)
-    value_codec = codec_of(source.value_format, source.values, key=False, topic=source.topic)
+    value_codec = codec_of(source.value_format, source.values, key=False, topic=source.topic, idle=idle)
     names = [one.name for one in (*source.keys, *source.values)]
     reading = ReadSource(
         (),

@@ -10,7 +10,7 @@ from barnabas.pipelines.sql.compute.compiler import Compiled
 from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.metastore import WindowInfo
-from barnabas.pipelines.sql.operators import EveryChange, Folding, NewKey, Shown, WithKey
+from barnabas.pipelines.sql.operators import AllAggregates, EveryChange, NewKey, Shown, WithKey
 from barnabas.pipelines.sql.plan.flows import Flow, columns_of, internal_key
 from barnabas.pipelines.sql.relations import (
     ROWTIME,
@@ -104,7 +104,7 @@ def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> 
             )
         aggregates.append(aggregate)
         arguments.append(compiled)
-    folding = Folding(aggregates, arguments)
+    folding = AllAggregates(aggregates, arguments)
     columns, kinds = columns_of(before, list(by))
     for one, kind in zip(by, kinds, strict=True):
         check_key(kind, one.name if isinstance(one, tree.Column) else "GROUP BY")
@@ -168,7 +168,7 @@ def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[C
 def folded(
     flow: Flow,
     query: tree.Query,
-    folding: Folding,
+    folding: AllAggregates,
     selector: NewKey,
     by: tuple[tree.Expression, ...],
     kinds: tuple[SqlType, ...],
@@ -187,11 +187,10 @@ def folded(
     else:
         grouped = handle.group_by(selector, key=internal_key(kinds))
     if window is None:
-        return grouped.aggregate(folding.first, folding.add), None
+        return grouped._aggregated("aggregate", [folding], None, None), None
     windows, info = windows_of(window, final=query.emit == "FINAL")
     grouped = grouped.windowed_by(windows)
-    merger = folding.merge if window.kind == "SESSION" else None
-    return grouped.aggregate(folding.first, folding.add, merger=merger), info
+    return grouped._aggregated("aggregate", [folding], None, None), info
 
 
 def windows_of(window: tree.Window, *, final: bool) -> tuple[Any, WindowInfo]:

@@ -102,7 +102,11 @@ def _rows(flow: Flow, selected: outputs.Selected) -> tuple[Flow, outputs.Selecte
 
 
 def _sources(planning: Planning, query: tree.Query) -> Flow:
-    wants_place = _mentions(query, ("ROWPARTITION", "ROWOFFSET"))
+    mentioned = _mentioned(query)
+    wants_place = bool(mentioned & {"ROWPARTITION", "ROWOFFSET"})
+    # What a store keeps is whole: a later version of the query may look at more.
+    keeps_rows = any(one.before_ms is not None for one in query.joins)
+    takes_all = keeps_rows or any(item.expression is None and item.struct is None for item in query.items)
     clauses = [query.source, *(one.source for one in query.joins)]
     aliases = [one.alias for one in clauses]
     for alias in aliases:
@@ -113,8 +117,15 @@ def _sources(planning: Planning, query: tree.Query) -> Flow:
         if read.count(name) > 1:
             raise SqlError(f"Can not join '{name}' to '{name}': self joins are not supported.")
     flows = [
-        source_flow(planning, planning.metastore.source(one.name), one.alias, wants_place=wants_place)
+        source_flow(
+            planning,
+            source,
+            one.alias,
+            wants_place=wants_place,
+            looked_at=None if takes_all or source.table else mentioned,
+        )
         for one in clauses
+        for source in [planning.metastore.source(one.name)]
     ]
     flow = flows[0]
     for clause, other in zip(query.joins, flows[1:], strict=True):
@@ -122,10 +133,11 @@ def _sources(planning: Planning, query: tree.Query) -> Flow:
     return flow
 
 
-def _mentions(query: tree.Query, names: tuple[str, ...]) -> bool:
+def _mentioned(query: tree.Query) -> frozenset[str]:
+    """The names of columns in a query's expressions."""
     expressions: list[Any] = [item.expression or item.struct for item in query.items]
-    expressions += [query.where, query.having, *query.group_by, *query.partition_by]
-    return any(column.name in names for one in expressions if one is not None for column in columns_in(one))
+    expressions += [query.where, query.having, *query.group_by, *query.partition_by, *(one.on for one in query.joins)]
+    return frozenset(column.name for one in expressions if one is not None for column in columns_in(one))
 
 
 def _where(flow: Flow, condition: tree.Expression) -> Flow:

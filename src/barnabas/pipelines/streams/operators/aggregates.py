@@ -47,7 +47,13 @@ class AggregateByKey(Operator):
             grouped = by_column(inputs[0], self.foldings[0])
             if grouped is not None:
                 return self.combined(store, task.store(latest_of(self.store_name)), grouped)
-        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
+        changes = Changes(
+            task,
+            self.store_name,
+            self.foldings[0].result,
+            every_change=self.every_change,
+            leaves_old=all(one.leaves_old for one in self.foldings),
+        )
         for number, key, value, time, rank in in_order(inputs):
             if key is None or value is None:
                 continue

@@ -27,9 +27,17 @@ class Changes:
     the time, and nothing is said of one that has come and gone within a batch."""
 
     def __init__(
-        self, task: Task, store_name: str, result: Callable[[Any], Any], *, every_change: bool, sessions: bool = False
+        self,
+        task: Task,
+        store_name: str,
+        result: Callable[[Any], Any],
+        *,
+        every_change: bool,
+        sessions: bool = False,
+        leaves_old: bool = False,
     ) -> None:
         self._every, self._result = every_change, result
+        self._kept = _same if leaves_old else kept
         self._latest = None if sessions else task.store(latest_of(store_name))
         self._old: Any = None  # of the place at hand
         self._fresh = True  # whether there was nothing in this place
@@ -39,9 +47,9 @@ class Changes:
 
     def before(self, place: Any, old: Any) -> None:
         if self._every:
-            self._old = None if old is None else kept(self._result(old))
+            self._old = None if old is None else self._kept(self._result(old))
         elif place not in self._was:
-            self._was[place] = kept(old)
+            self._was[place] = self._kept(old)
         self._fresh = old is None
 
     def after(self, place: Any, new: Any, time: int, rank: int) -> None:
@@ -52,7 +60,7 @@ class Changes:
             else:
                 time = held
         if self._every:
-            shown = None if new is None else kept(self._result(new))
+            shown = None if new is None else self._kept(self._result(new))
             self._rows.append((place, shown, self._old, time, rank))
         else:
             self._last.pop(place, None)  # places stand in the order of their last changes
@@ -70,6 +78,10 @@ class Changes:
 
     def _shown(self, aggregate: Any) -> Any:
         return None if aggregate is None else self._result(aggregate)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def kept(value: Any) -> Any:

@@ -20,6 +20,7 @@ from barnabas.pipelines.streams.expressions import Aggregate
 class Folding:
     kind = "aggregate"
     by_column = False
+    leaves_old = False  # adding makes a new aggregate and never changes the one before
 
     def first(self) -> Any:
         """Where nothing was aggregated yet; None where the first value stands for itself."""

@@ -58,7 +58,13 @@ class AggregateBySlidingWindow(Operator):
         clock = task.store(times_of(self.store_name))
         rows = [row for row in in_order(inputs) if row[1] is not None and row[2] is not None]
         seen = advanced(clock, np.array([row[3] for row in rows], np.int64)).tolist()
-        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
+        changes = Changes(
+            task,
+            self.store_name,
+            self.foldings[0].result,
+            every_change=self.every_change,
+            leaves_old=all(one.leaves_old for one in self.foldings),
+        )
         difference = self.windows.difference_ms
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             closed = stream_time - self.windows.grace_ms

@@ -115,9 +115,12 @@ class JoinStreamTable(Operator):
         view = View(task.store(self.store_name), changes)
         if not len(changes):
             store = task.store(self.store_name).data
-            return joined(
-                task, rows, lambda key, value, rank: store.get(hashable(key)), self.joiner, self.left, self.left
-            )
+            try:
+                found = list(map(store.get, rows.keys))
+            except TypeError:  # below it is told which key can't be looked up
+                pass
+            else:
+                return with_found(task, rows, found, self.joiner, self.left)
         return joined(
             task, rows, lambda key, value, rank: view.at(hashable(key), rank), self.joiner, self.left, self.left
         )
@@ -141,6 +144,31 @@ class JoinStreamGlobal(Operator):
             return None if wanted is None else table.get(hashable(wanted))
 
         return joined(task, inputs[0], look_up, self.joiner, self.left, keyless=True)
+
+
+def with_found(task: Task, rows: Rows, found: list[Any], joiner: Joiner, left: bool) -> Rows:
+    """Rows beside what was found for their keys."""
+    positions = [
+        at
+        for at, (value, other) in enumerate(zip(rows.values, found, strict=True))
+        if value is not None and (left or other is not None)
+    ]
+    rows = rows.take(positions)
+    others = found if len(positions) == len(found) else [found[at] for at in positions]
+    values: list[Any] = []
+    failed: list[int] = []
+    calls = map(joiner, rows.values, others)
+    while True:
+        try:
+            values.extend(calls)
+            if len(values) + len(failed) < len(rows):
+                raise StopIteration  # by the joiner, which to `extend` looks like the end
+            break
+        except Exception as error:
+            at = len(values) + len(failed)
+            task.fail(int(rows.ranks[at]), error)
+            failed.append(at)
+    return rows.without(failed).with_values(values)
 
 
 def joined(

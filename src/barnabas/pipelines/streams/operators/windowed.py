@@ -119,7 +119,13 @@ class AggregateByWindow(Operator):
         times = np.array([row[3] for row in rows], np.int64)
         reached = advanced(clock, times)
         seen = reached.tolist()
-        changes = Changes(task, self.store_name, self.foldings[0].result, every_change=self.every_change)
+        changes = Changes(
+            task,
+            self.store_name,
+            self.foldings[0].result,
+            every_change=self.every_change,
+            leaves_old=all(one.leaves_old for one in self.foldings),
+        )
         size_ms, grace_ms = self.windows.size_ms, self.windows.grace_ms
         position, starts = self.windows_at(times)
         for at, start in zip(position.tolist(), starts.tolist(), strict=True):

@@ -178,7 +178,36 @@ def test_rows_made_of_json_in_one_step_are_those_of_its_records(seed: int) -> No
         if seed % 5 == 0 and pick.random() < 0.2:
             row["ID"] = 99
         data.append(json.dumps(row).encode())
-    codec, before, times = JsonCodec(columns), [("k",)] * len(data), list(range(len(data)))
+    codec, keys, times = JsonCodec(columns), ["k"] * len(data), list(range(len(data)))
     wanted = [("k", *JsonCodec(columns)._decode(one), time, None, None) for one, time in zip(data, times, strict=True)]
     for _ in range(5):  # spellings are learned, and what does not pay is given up
-        assert codec.decode_between(before, data, times) == wanted
+        assert codec.decode_rows(keys, data, times, single=True) == wanted
+        assert codec.decode_rows([("k",)] * len(data), data, times, single=False) == wanted
+
+
+def test_the_first_batch_tells_how_columns_are_spelled() -> None:
+    codec = JsonCodec((("ID", BIGINT), ("KIND", STRING)))
+    data = [b'{"id":%d,"kind":"a"}' % one for one in range(3)]
+    assert codec.decode_rows("xyz", data, [0, 1, 2], single=True)[2] == ("z", 2, "a", 2, None, None)
+    assert codec._not_whole == 0
+
+
+def test_a_column_that_nobody_looks_at_is_checked_all_the_same() -> None:
+    codec = pickle.loads(pickle.dumps(JsonCodec((("ID", BIGINT), ("KIND", STRING)), idle=[1])))
+    data = [b'{"id":1,"kind":"a"}', b'{"id":2,"kind":"b"}']
+    assert codec.decode_rows("xy", data, [5, 6], single=True) == [
+        ("x", 1, None, 5, None, None),
+        ("y", 2, None, 6, None, None),
+    ]
+    with pytest.raises(SerdeError):
+        JsonCodec((("KIND", STRING), ("ID", BIGINT)), idle=[1]).decode_rows(
+            "x", [b'{"KIND":"a","ID":"b"}'], [5], single=True
+        )
+
+
+def test_names_of_columns_that_json_escapes() -> None:
+    codec = JsonCodec((('a"b', BIGINT), ("c\\d", STRING)))
+    (data,) = codec.encode_all([(1, "x")])
+    assert data == b'{"a\\"b":1,"c\\\\d":"x"}'
+    assert codec.decode(data) == (1, "x")
+    assert codec.decode_rows("k", [data], [7], single=True) == [("k", 1, "x", 7, None, None)]
