@@ -512,7 +512,7 @@ async def delete_mode(service: Service, call: Call) -> Any:
         raise errors.subject_not_found(subject)
     decision = lambda: decide.delete_mode(service.state, service.rules, subject, recursive)  # noqa: E731
     await service.change(subject, call, decision, "Delete mode")
-    shown = mode if mode is not None or recursive else "READWRITE"
+    shown = mode if mode is not None or subject is not None else "READWRITE"
     return {} if shown is None else {"mode": shown}
 
 
