@@ -135,7 +135,7 @@ async def schema_of_id(service: Service, call: Call) -> Any:
         tree["maxId"] = service.state.id_max.get(context_of(stored.subject), 1)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree | shown_tags(stored, call.query.get("tags", ()))
+    return tree | shown_tags(stored, call.query.get("findTags", ()))
 
 
 async def schema_text_of_id(service: Service, call: Call) -> Any:
@@ -356,7 +356,7 @@ async def schema_of_version(service: Service, call: Call) -> Any:
     tree = _formatted(service, call, stored)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree | shown_tags(stored, call.query.get("tags", ()))
+    return tree | shown_tags(stored, call.query.get("findTags", ()))
 
 
 async def schema_text_of_version(service: Service, call: Call) -> Any:
