@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from barnabas.client.schemas import InvalidSchema, ResolvedReference
-from barnabas.client.schemas.protobuf.descriptors import write_file
-from barnabas.client.schemas.protobuf.elements import ProtoFile
-from barnabas.client.schemas.protobuf.names import Types
+from barnabas.client.schemas.protobuf.pools import OWN, pool_of
 from barnabas.client.schemas.protobuf.schema import imported, read_schema
 from barnabas.client.serdes.errors import SerdeError
 from barnabas.client.serdes.protobuf_layout import WELL_KNOWN, layout_of
 from barnabas.client.serdes.protobuf_values import fill, plain
 from barnabas.client.serdes.schema import Schema
-
-FILE_NAME = "schema.proto"
 
 
 class ProtobufFile:
@@ -35,7 +31,7 @@ class ProtobufFile:
         try:
             file = read_schema(schema.text)
             known = {name: other for name, (other, _) in imported(file, references).items()}
-            self._file = _pool(file, known).FindFileByName(FILE_NAME)
+            self._file = pool_of({**known, OWN: file}, [OWN]).FindFileByName(OWN)
         except InvalidSchema as error:
             raise SerdeError(f"The Protobuf schema is not valid: {error}") from None
         except (TypeError, KeyError) as error:
@@ -136,38 +132,6 @@ def _serialized(message: Message) -> bytes:
         return bytes(message.SerializeToString())
     except (EncodeError, UnicodeEncodeError) as error:
         raise SerdeError(f"The value is not whole: {error}") from None
-
-
-def _pool(file: ProtoFile, known: dict[str, ProtoFile]) -> Any:
-    """A pool of its own: schemas may have different types of the same name."""
-    pool = descriptor_pool.DescriptorPool()
-    added: set[str] = set()
-
-    def add(name: str, each: ProtoFile) -> None:
-        if name in added:
-            return
-        added.add(name)
-        for wanted in (*each.imports, *each.public_imports):
-            if wanted not in known:
-                raise SerdeError(f"The Protobuf schema imports {wanted}, which is neither a reference nor well known.")
-            add(wanted, known[wanted])
-        pool.AddSerializedFile(_descriptor(name, each, known).SerializeToString())
-
-    add(FILE_NAME, file)
-    return pool
-
-
-def _descriptor(name: str, file: ProtoFile, known: dict[str, ProtoFile]) -> descriptor_pb2.FileDescriptorProto:
-    if name.startswith("google/protobuf/"):
-        from importlib import import_module
-
-        found = descriptor_pb2.FileDescriptorProto()
-        module = import_module(f"google.protobuf.{name.removeprefix('google/protobuf/').removesuffix('.proto')}_pb2")
-        module.DESCRIPTOR.CopyToProto(found)
-        return found
-    written = write_file(file, Types.of(file, {path: (other, "") for path, other in known.items()}))
-    written.name = name
-    return written
 
 
 def _messages(file: Any) -> list[tuple[tuple[int, ...], Descriptor]]:

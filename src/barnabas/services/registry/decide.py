@@ -44,6 +44,7 @@ from barnabas.services.registry.state import State, in_scope
 from barnabas.services.registry.subjects import DEFAULT_CONTEXT, Subject, context_of
 from barnabas.services.registry.tags import tags_of, with_tags
 
+ALIASES = ("alias", "aliasForDeks")  # an empty one is none
 READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 
 
@@ -328,6 +329,8 @@ def delete_subject(state: State, subject: str, permanent: bool) -> RegistryDecis
         if permanent and not each.deleted:
             raise errors.subject_not_soft_deleted(subject)
     versions = [each.version for each in doomed]
+    if not versions:  # a context has subjects in it, and no versions of its own
+        return RegistryDecision(answer=versions)
     if not permanent:
         value = {"subject": subject, "version": versions[-1]}
         return RegistryDecision([Record(Key(DELETE_SUBJECT, subject), value)], versions)
@@ -357,7 +360,11 @@ def _forget_settings(state: State, subject: str) -> list[Record]:
 
 def set_config(state: State, subject: str | None, changes: Tree) -> RegistryDecision:
     check_writable(state, subject)
-    config = {name: value for name, value in ((state.config(subject) or {}) | changes).items() if value is not None}
+    config = {
+        name: value
+        for name, value in ((state.config(subject) or {}) | changes).items()
+        if value is not None and not (value == "" and name in ALIASES)
+    }
     value = ({"subject": subject} if subject is not None else {}) | config
     return RegistryDecision([Record(Key(CONFIG, subject), value)], config)
 

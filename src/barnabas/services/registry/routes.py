@@ -135,7 +135,7 @@ async def schema_of_id(service: Service, call: Call) -> Any:
         tree["maxId"] = service.state.id_max.get(context_of(stored.subject), 1)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree | shown_tags(stored, call.query.get("tags", ()))
+    return tree | shown_tags(stored, call.query.get("findTags", ()))
 
 
 async def schema_text_of_id(service: Service, call: Call) -> Any:
@@ -356,7 +356,7 @@ async def schema_of_version(service: Service, call: Call) -> Any:
     tree = _formatted(service, call, stored)
     if call.text("referenceFormat") == "qualified":
         _qualify_references(tree, stored)
-    return tree | shown_tags(stored, call.query.get("tags", ()))
+    return tree | shown_tags(stored, call.query.get("findTags", ()))
 
 
 async def schema_text_of_version(service: Service, call: Call) -> Any:
@@ -512,7 +512,7 @@ async def delete_mode(service: Service, call: Call) -> Any:
         raise errors.subject_not_found(subject)
     decision = lambda: decide.delete_mode(service.state, service.rules, subject, recursive)  # noqa: E731
     await service.change(subject, call, decision, "Delete mode")
-    shown = mode if mode is not None or recursive else "READWRITE"
+    shown = mode if mode is not None or subject is not None else "READWRITE"
     return {} if shown is None else {"mode": shown}
 
 

@@ -129,6 +129,8 @@ def test_text_is_kept_to_the_digit_and_in_order() -> None:
         '{"$ref":"#/definitions/missing"}',
         '{"$ref":"http://127.0.0.1:9/elsewhere.json"}',
         '{"maximum":1e999999999}',
+        '{"type":"string","pattern":"["}',
+        '{"patternProperties":{"(a":{}}}',
     ],
 )
 def test_what_is_no_schema_is_refused(text: str) -> None:
@@ -151,6 +153,29 @@ def test_patterns_that_would_take_years_fit_nothing() -> None:
     assert fits("^x-[a-z]+$", "x-mas")
     assert not fits("^x-", "y")
     assert not fits("(", "(")
+
+
+def test_a_pattern_that_one_dialect_reads_is_taken() -> None:
+    for pattern in (r"^(?!a)b$", r"(?<=a)b", r"\\p{L}+", r"(?<n>a)\\k<n>", "a{2000}", "a*+", "[[a-c]&&[b-d]]", r"\\cJ"):
+        parse_schema("JSON", f'{{"type":"string","pattern":"{pattern}"}}')
+
+
+def messages(written: Any, read: Any) -> list[str]:
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    reader = JsonSchema(json.dumps(dialect | read))
+    return [each.split('"')[1] for each in reader.unreadable(JsonSchema(json.dumps(dialect | written)), "new", "old")]
+
+
+def test_contains_asks_for_one_element_where_nothing_else_is_said() -> None:
+    array = {"type": "array"}
+    assert messages(array, array | {"contains": STRING}) == ["MIN_CONTAINS_ADDED"]
+    assert messages(array | {"contains": STRING, "minContains": 1}, array | {"contains": STRING}) == []
+    assert messages(array, array | {"minContains": 3, "maxContains": 5}) == []
+
+
+def test_properties_without_one_are_no_demand() -> None:
+    assert messages({"type": "string"}, {"properties": {}}) == []
+    assert messages({"type": "string"}, {"type": "object", "properties": {}}) == ["TYPE_CHANGED"]
 
 
 def test_a_comparison_that_explodes_is_given_up() -> None:

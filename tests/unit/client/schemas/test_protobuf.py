@@ -202,3 +202,68 @@ def test_what_is_no_schema_is_refused(text: str) -> None:
 def test_depth_without_end_is_refused() -> None:
     with pytest.raises(InvalidSchema, match="nested too deeply"):
         parse_schema("PROTOBUF", "message A {" * 100_000)
+
+
+TAGGED = """syntax = "proto3";
+import "confluent/meta.proto";
+message User {
+  option (confluent.message_meta).doc = "who";
+  string name = 1 [(confluent.field_meta).tags = "PII", (confluent.field_meta).tags = "PUBLIC"];
+  string mail = 2 [(.confluent.field_meta) = { tags: [ "PII" ], params: [ { value: "1", key: "a" } ] }];
+  oneof contact { string fax = 3 [(confluent.field_meta) = { doc: "old" }]; }
+}
+"""
+
+
+def test_descriptors_carry_custom_options_both_ways() -> None:
+    serialized = ProtobufSchema(TAGGED).formatted("serialized")
+    read_back = ProtobufSchema(serialized).canonical
+
+    assert 'option (confluent.message_meta) = {\n    doc: "who"\n  };' in read_back
+    assert 'tags: [\n      "PII",\n      "PUBLIC"\n    ]' in read_back
+    assert 'params: {\n      key: "a",\n      value: "1"\n    },\n    tags: "PII"\n  }];' in read_back
+    assert '(confluent.field_meta) = {\n      doc: "old"' in read_back
+
+
+def test_custom_options_of_the_schema_itself_are_in_its_descriptor() -> None:
+    own = """syntax = "proto2"; package own; import "google/protobuf/descriptor.proto";
+    enum Level { LOW = 0; HIGH = 7; }
+    message Rules { optional Level level = 1; repeated sint32 numbers = 2; optional bytes raw = 3; }
+    extend google.protobuf.FieldOptions { optional Rules rules = 50001; repeated int32 marks = 50002; }
+    extend google.protobuf.MethodOptions { optional bool cheap = 50003; }
+    message A { optional string a = 1 [(rules).level = HIGH, (rules).numbers = -3, (marks) = 4, (marks) = 5]; }
+    service S { rpc Get (A) returns (A) { option (own.cheap) = true; }; }"""
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(ProtobufSchema(own).formatted("serialized")))
+
+    # level = 7 and numbers = [-3] (zigzag 5) in field 50001; 4 and 5 in field 50002
+    expected = b"\x8a\xb5\x18\x04\x08\x07\x10\x05\x90\xb5\x18\x04\x90\xb5\x18\x05"
+    assert file.message_type[1].field[0].options.SerializeToString() == expected
+    assert file.service[0].method[0].options.SerializeToString() == b"\x98\xb5\x18\x01"
+
+
+def test_an_option_that_means_nothing_stays_in_the_text() -> None:
+    wrong = (
+        'syntax = "proto3"; import "confluent/meta.proto"; message A { string a = 1 [(confluent.field_meta).no = 1]; }'
+    )
+    schema = ProtobufSchema(wrong)
+
+    assert schema.canonical.count("(confluent.field_meta).no = 1") == 1
+    assert ProtobufSchema(schema.formatted("serialized")).canonical.count("field_meta") == 0
+
+
+def test_the_normal_form_of_custom_options_is_one_however_they_are_written() -> None:
+    parts = TAGGED.replace('tags: [ "PII" ]', 'tags: "PII"').replace(
+        '(confluent.message_meta).doc = "who"', '(confluent.message_meta) = { doc: "who" }'
+    )
+    normal = ProtobufSchema(TAGGED).normalized().canonical
+
+    assert normal == ProtobufSchema(parts).normalized().canonical
+    assert (
+        'string name = 1 [(confluent.field_meta) = {\n    tags: [\n      "PII",\n      "PUBLIC"\n    ]\n  }];' in normal
+    )
+
+
+def test_extensions_of_one_number_are_not_a_span_in_the_normal_form() -> None:
+    schema = ProtobufSchema('syntax = "proto2"; message A { extensions 5 to 5; extensions 7 to 9; }')
+
+    assert "extensions 5;\n  extensions 7 to 9;" in schema.normalized().canonical

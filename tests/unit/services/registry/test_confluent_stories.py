@@ -9,7 +9,17 @@ import pytest
 
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.records import CONFIG, MODE, Key, Record
-from barnabas.services.registry.routes import delete_subject, delete_version, get_mode, look_up, put_mode, register
+from barnabas.services.registry.routes import (
+    delete_mode,
+    delete_subject,
+    delete_version,
+    get_config,
+    get_mode,
+    look_up,
+    put_config,
+    put_mode,
+    register,
+)
 
 from .stage import Stage
 from .test_service import call, primary
@@ -180,3 +190,33 @@ def test_modes_and_imports() -> None:
         assert await client.registered("u", schema='"long"') == (3, 1)
 
     asyncio.run(story())
+
+
+def test_a_context_with_subjects_has_no_versions_to_delete() -> None:
+    async def story() -> tuple[Any, Any]:
+        registry = primary()
+        await register(registry, call("POST", ":.c:s", body={"schema": SCHEMA}))
+        return await delete_subject(registry, call("DELETE", ":.c:")), registry.state.latest(":.c:s")
+
+    deleted, kept = asyncio.run(story())
+    assert deleted == []
+    assert kept is not None
+
+
+def test_an_alias_that_is_cleared_is_not_shown() -> None:
+    async def story() -> Any:
+        registry = primary()
+        await put_config(registry, call("PUT", "s", body={"alias": "t", "compatibility": "FULL"}))
+        await put_config(registry, call("PUT", "s", body={"alias": ""}))
+        return await get_config(registry, call("GET", "s"))
+
+    assert asyncio.run(story()) == {"compatibilityLevel": "FULL"}
+
+
+def test_the_mode_of_all_is_told_when_it_is_deleted_with_those_below() -> None:
+    async def story() -> list[Any]:
+        registry = primary()
+        asked = [call("DELETE", recursive="true"), call("DELETE", "s", recursive="true"), call("DELETE")]
+        return [await delete_mode(registry, each) for each in asked]
+
+    assert asyncio.run(story()) == [{"mode": "READWRITE"}, {}, {"mode": "READWRITE"}]

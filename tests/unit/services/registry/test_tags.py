@@ -253,7 +253,7 @@ PLAIN = record("R", {"name": "f1", "type": "string"})
 
 
 async def told(registry: Service, version: str) -> tuple[dict[str, Any], str | None, Any]:
-    answer = await schema_of_version(registry, call("GET", "test", version, tags="*"))
+    answer = await schema_of_version(registry, call("GET", "test", version, findTags="*"))
     number = (answer.get("metadata") or {}).get("properties", {}).get("confluent:version")
     return json.loads(answer["schema"]), number, answer.get("schemaTags")
 
@@ -270,9 +270,9 @@ def test_a_registration_adds_tags_removes_them_and_hands_them_on() -> None:
         body = {"schema": json.dumps(tagged), "schemaTagsToRemove": tagging("R", "B")}
         answer = await register(registry, call("POST", "test", body=body))
         assert await told(registry, "3") == (tagged | {"confluent:tags": ["A"]}, "3", tagging("R", "A"))
-        of_id = await schema_of_id(registry, call("GET", str(answer["id"]), tags="A"))
+        of_id = await schema_of_id(registry, call("GET", str(answer["id"]), findTags="A"))
         assert of_id["schemaTags"] == tagging("R", "A")
-        assert "schemaTags" not in await schema_of_id(registry, call("GET", str(answer["id"]), tags="B"))
+        assert "schemaTags" not in await schema_of_id(registry, call("GET", str(answer["id"]), findTags="B"))
 
         wider = record("R", {"name": "f1", "type": "string"}, {"name": "f2", "type": "string", "default": ""})
         await register(registry, call("POST", "test", body={"schema": wider, "propagateSchemaTags": True}))
@@ -292,10 +292,10 @@ def test_a_proto_files_tags_are_registered_and_handed_on() -> None:
         )
         wider = plain.replace("}", "  string f2 = 2;\n}")
         await register(registry, call("POST", "test", body=body | {"schema": wider, "propagateSchemaTags": True}))
-        answer = await schema_of_version(registry, call("GET", "test", "latest", tags="*"))
+        answer = await schema_of_version(registry, call("GET", "test", "latest", findTags="*"))
         assert (answer["version"], answer["schemaTags"]) == (3, tagging("R.f1", "A", kind=FIELD))
         await modify_tags(registry, call("POST", "test", "3", body={"tagsToRemove": tagging("R.f1", "A", kind=FIELD)}))
-        answer = await schema_of_version(registry, call("GET", "test", "latest", tags="*"))
+        answer = await schema_of_version(registry, call("GET", "test", "latest", findTags="*"))
         assert (answer["schema"].count("tags"), "schemaTags" in answer) == (0, False)
 
     asyncio.run(story())

@@ -29,6 +29,7 @@ from barnabas.client.schemas.json_schema.model import (
     Schema,
     StringSchema,
 )
+from barnabas.client.schemas.json_schema.patterns import check_pattern
 from barnabas.client.schemas.json_schema.text import read_exact, write_exact
 from barnabas.client.schemas.json_text import Json
 
@@ -160,7 +161,7 @@ class Loader:
             parts.append(self._string(node))
         if present & ARRAY:
             parts.append(self._array(node, base))
-        if present & OBJECT:
+        if present & OBJECT and not (self._modern and present & OBJECT == {"properties"} and node["properties"] == {}):
             parts.append(self._object(node, base))
         if present & NUMBER:
             parts.append(self._number(node))
@@ -215,10 +216,12 @@ class Loader:
         raise InvalidSchema(f"Invalid JSON schema: unknown type: [{write_exact(kind)}]")
 
     def _string(self, node: dict[str, Json]) -> StringSchema:
+        if (pattern := _text(node, "pattern")) is not None:
+            check_pattern(pattern)
         return StringSchema(
             max_length=_number(node, "maxLength"),
             min_length=_number(node, "minLength"),
-            pattern=_text(node, "pattern"),
+            pattern=pattern,
         )
 
     def _number(self, node: dict[str, Json], *, integer: bool = False) -> NumberSchema:
@@ -237,6 +240,8 @@ class Loader:
         )
 
     def _object(self, node: dict[str, Json], base: str) -> ObjectSchema:
+        for pattern in _object(node, "patternProperties"):
+            check_pattern(pattern)
         schema = ObjectSchema(
             properties={key: self.schema(each, base) for key, each in _object(node, "properties").items()},
             pattern_properties={
@@ -273,6 +278,10 @@ class Loader:
             max_contains=_number(node, "maxContains"),
             min_contains=_number(node, "minContains"),
         )
+        if self._modern and "contains" not in node:
+            schema.max_contains = schema.min_contains = None  # they speak of what is contained
+        elif self._modern and schema.min_contains is None:
+            schema.min_contains = 1
         prefix, items = node.get("prefixItems"), node.get("items")
         if isinstance(items, list) and prefix is None:
             prefix, items = items, node.get("additionalItems")

@@ -1,4 +1,4 @@
-"""Whether a property's name fits a pattern of `patternProperties`, in bounded time.
+"""Patterns of schemas: whether one is broken, and whether a property's name fits one, in bounded time.
 
 Python's engine goes back and tries again, and there are patterns with which that takes years. Patterns that could do so
 count as fitting nothing; then a property is not covered by them and a change is refused rather than let through.
@@ -13,6 +13,9 @@ from re import _constants as constants  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+from barnabas.client.schemas.errors import InvalidSchema
+
+BROKEN = ("missing ]", "missing )", "unexpected )", "no argument for repetition operator", "trailing \\")
 NAME_MAX = 512
 PATTERN_MAX = 1_000
 LOOPS_MAX = 2
@@ -24,6 +27,22 @@ FORBIDDEN = (constants.GROUPREF, constants.GROUPREF_EXISTS, constants.ASSERT, co
 def fits(pattern: str, name: str) -> bool:
     compiled = _compiled(pattern)
     return compiled is not None and len(name) <= NAME_MAX and compiled.search(name) is not None
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuses what no dialect of regular expressions reads; each has things that others do not know."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options=options)
+    except re2.error as error:
+        reason = (
+            error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+        )
+        if reason.startswith(BROKEN):
+            raise InvalidSchema(f"Invalid JSON schema: the pattern {pattern[:200]} is broken: {reason[:200]}") from None
 
 
 @lru_cache(1_024)

@@ -1,15 +1,16 @@
 """Between .proto files and the descriptors that clients compile them to.
 
 A client may register the bytes of a FileDescriptorProto, and ask for any schema in that form (`format=serialized`).
-Options that are extensions are not carried over, for nothing here knows their types.
+Options that are extensions are written by `custom`, which knows their types; those of package confluent are read, as
+Confluent's registry does.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf.descriptor import FieldDescriptor
@@ -48,22 +49,26 @@ EDITIONS = {"2023": 1000, "2024": 1001}
 FILE_NAME = "default"
 
 
-def read_descriptor(text: str) -> ProtoFile | None:
+class Custom(Protocol):
+    def encoded(self, options: Iterable[Option], package: str, scope: tuple[str, ...], options_type: str) -> bytes: ...
+
+
+def read_descriptor(text: str) -> pb.FileDescriptorProto | None:
     """None if the text is not the base64 of a descriptor."""
     try:
         data = base64.b64decode(text, validate=True)
         file = pb.FileDescriptorProto.FromString(data)
     except (binascii.Error, ValueError, DecodeError):
         return None
-    return file_from(file) if data else None
+    return file if data else None
 
 
-def write_descriptor(file: ProtoFile, types: Types) -> str:
-    return base64.b64encode(write_file(file, types).SerializeToString()).decode()
+def write_descriptor(file: ProtoFile, types: Types, custom: Custom) -> str:
+    return base64.b64encode(write_file(file, types, custom).SerializeToString()).decode()
 
 
-def write_file(file: ProtoFile, types: Types) -> pb.FileDescriptorProto:
-    return DescriptorWriter(file, types).file()
+def write_file(file: ProtoFile, types: Types, custom: Custom | None = None) -> pb.FileDescriptorProto:
+    return DescriptorWriter(file, types, custom).file()
 
 
 def file_from(file: pb.FileDescriptorProto) -> ProtoFile:
@@ -156,6 +161,8 @@ def _extends(fields: Iterable[pb.FieldDescriptorProto], file: pb.FileDescriptorP
 def _options(options: Any) -> list[Option]:
     found = []
     for field, value in options.ListFields():
+        if field.is_extension and field.full_name.startswith("confluent."):
+            found.append(Option(field.full_name, _tree(value), parenthesized=True))
         if field.is_extension or field.name in ("uninterpreted_option", "features"):
             continue
         if field.type == FieldDescriptor.TYPE_STRING:
@@ -167,10 +174,26 @@ def _options(options: Any) -> list[Option]:
     return found
 
 
+def _tree(value: Any) -> object:
+    """A message of strings, as `confluent.Meta` is, as it is written in a .proto file."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return _one_or_all([{"key": key, "value": value[key]} for key in sorted(value)])
+    if isinstance(value, Sequence):
+        return _one_or_all([_tree(each) for each in value])
+    return {field.name: _tree(inner) for field, inner in value.ListFields()}
+
+
+def _one_or_all(values: list[Any]) -> object:
+    return values[0] if len(values) == 1 else values
+
+
 class DescriptorWriter:
-    def __init__(self, file: ProtoFile, types: Types) -> None:
+    def __init__(self, file: ProtoFile, types: Types, custom: Custom | None) -> None:
         self._file = file
         self._types = types
+        self._custom = custom
         self._package = file.package or ""
 
     def file(self) -> pb.FileDescriptorProto:
@@ -187,7 +210,7 @@ class DescriptorWriter:
             if isinstance(each, Message):
                 self._message(each, file.message_type.add(), (each.name,))
             else:
-                self._enum(each, file.enum_type.add())
+                self._enum(each, file.enum_type.add(), ())
         for extend in given.extends:
             for field in extend.fields:
                 added = file.extension.add(extendee=self._resolved(extend.name, ()))
@@ -195,14 +218,16 @@ class DescriptorWriter:
         for service in given.services:
             added_service = file.service.add(name=service.name)
             for rpc in service.rpcs:
-                added_service.method.add(
+                added_rpc = added_service.method.add(
                     name=rpc.name,
                     input_type=self._resolved(rpc.request, ()),
                     output_type=self._resolved(rpc.response, ()),
                     client_streaming=rpc.request_streams or None,
                     server_streaming=rpc.response_streams or None,
                 )
-        _set_options(given.options, file)
+                self._options(rpc.options, added_rpc, ())
+            self._options(service.options, added_service, ())
+        self._options(given.options, file, ())
         return file
 
     def _message(self, message: Message, proto: pb.DescriptorProto, scope: tuple[str, ...]) -> None:
@@ -211,7 +236,7 @@ class DescriptorWriter:
             self._member(field, proto, scope)
         for one_of in message.one_ofs:
             index = len(proto.oneof_decl)
-            proto.oneof_decl.add(name=one_of.name)
+            self._options(one_of.options, proto.oneof_decl.add(name=one_of.name), scope)
             for field in one_of.fields:
                 self._field(field, proto.field.add(oneof_index=index), scope)
         for group in [*message.groups, *(each for one_of in message.one_ofs for each in one_of.groups)]:
@@ -220,7 +245,7 @@ class DescriptorWriter:
             if isinstance(each, Message):
                 self._message(each, proto.nested_type.add(), (*scope, each.name))
             else:
-                self._enum(each, proto.enum_type.add())
+                self._enum(each, proto.enum_type.add(), scope)
         for reserved in message.reserved:
             for value in reserved.values:
                 if isinstance(value, str):
@@ -235,7 +260,7 @@ class DescriptorWriter:
         for extend in message.extends:
             for field in extend.fields:
                 self._field(field, proto.extension.add(extendee=self._resolved(extend.name, scope)), scope)
-        _set_options(message.options, proto)
+        self._options(message.options, proto, scope)
         # Those of optional fields come after those that are written.
         for added in proto.field:
             if added.proto3_optional:
@@ -259,6 +284,7 @@ class DescriptorWriter:
         full_name = ".".join(("", *([self._package] if self._package else []), *scope, entry))
         added.name, added.number, added.label = field.name, field.tag, Proto.LABEL_REPEATED
         added.type, added.type_name = Proto.TYPE_MESSAGE, full_name
+        self._options(field.options, added, scope)
 
     def _field(self, field: Field, proto: pb.FieldDescriptorProto, scope: tuple[str, ...]) -> None:
         proto.name, proto.number = field.name, field.tag
@@ -274,7 +300,7 @@ class DescriptorWriter:
             proto.default_value = field.default.text if isinstance(field.default, Word) else str(field.default)
         if field.json_name is not None:
             proto.json_name = field.json_name
-        _set_options(field.options, proto)
+        self._options(field.options, proto, scope)
 
     def _group(self, group: Group, proto: pb.DescriptorProto, scope: tuple[str, ...]) -> None:
         nested = proto.nested_type.add(name=group.name)
@@ -289,10 +315,10 @@ class DescriptorWriter:
             type_name=full_name,
         )
 
-    def _enum(self, enum: Enum, proto: pb.EnumDescriptorProto) -> None:
+    def _enum(self, enum: Enum, proto: pb.EnumDescriptorProto, scope: tuple[str, ...]) -> None:
         proto.name = enum.name
         for constant in enum.constants:
-            _set_options(constant.options, proto.value.add(name=constant.name, number=constant.tag))
+            self._options(constant.options, proto.value.add(name=constant.name, number=constant.tag), scope)
         for reserved in enum.reserved:
             for value in reserved.values:
                 if isinstance(value, str):
@@ -300,7 +326,14 @@ class DescriptorWriter:
                 else:
                     first, last = (value, value) if isinstance(value, int) else value
                     proto.reserved_range.add(start=first, end=last)
-        _set_options(enum.options, proto)
+        self._options(enum.options, proto, scope)
+
+    def _options(self, options: Iterable[Option], proto: Any, scope: tuple[str, ...]) -> None:
+        _set_options(options, proto)
+        custom = [each for each in options if each.parenthesized]
+        if self._custom is not None and custom:
+            options_type = type(proto).DESCRIPTOR.fields_by_name["options"].message_type.full_name
+            proto.options.MergeFromString(self._custom.encoded(custom, self._package, scope, options_type))
 
     def _resolved(self, name: str, scope: Sequence[str]) -> str:
         found = self._types.find(name, self._package, scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.schemas.protobuf.elements import Enum, Extend, Message, ProtoFile
+from barnabas.client.schemas.protobuf.elements import Enum, Extend, Field, Message, ProtoFile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +25,7 @@ class TypeInfo:
 class Types:
     def __init__(self) -> None:
         self.by_name: dict[str, TypeInfo] = {}
-        self.extensions: set[str] = set()
+        self.extensions: dict[str, Field] = {}
 
     @classmethod
     def of(cls, file: ProtoFile, imported: Mapping[str, tuple[ProtoFile, str]]) -> Types:
@@ -50,14 +50,14 @@ class Types:
 
     def _add_extends(self, extends: Iterable[Extend], path: Sequence[str]) -> None:
         for extend in extends:
-            self.extensions.update(".".join((*path, field.name)) for field in extend.fields)
+            self.extensions.update((".".join((*path, field.name)), field) for field in extend.fields)
 
     def find(self, name: str, package: str, scope: Sequence[str]) -> str | None:
         """The full name of a type, looked for from the inside outwards."""
         return _find(self.by_name, name, package, scope)
 
     def find_extension(self, name: str, package: str, scope: Sequence[str]) -> str | None:
-        return _find(dict.fromkeys(self.extensions), name, package, scope)
+        return _find(self.extensions, name, package, scope)
 
 
 def _find(known: Mapping[str, object], name: str, package: str, scope: Sequence[str]) -> str | None:

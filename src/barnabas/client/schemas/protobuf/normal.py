@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,13 +18,16 @@ from barnabas.client.schemas.protobuf.elements import (
     OneOf,
     Option,
     ProtoFile,
+    Range,
     Reserved,
     Rpc,
     Service,
+    Word,
 )
 from barnabas.client.schemas.protobuf.names import Types
 
 LAST = (1 << 31) - 1
+WHOLE = re.compile(r"-?[0-9]+\.0+")
 
 
 class Normalizer:
@@ -59,7 +63,7 @@ class Normalizer:
             if each.fields or each.groups
         ]
         extensions = [
-            Extensions([value], self._options(each.options, scope))
+            Extensions([_single(value) if isinstance(value, tuple) else value], self._options(each.options, scope))
             for each in message.extensions
             for value in each.values
         ]
@@ -118,17 +122,68 @@ class Normalizer:
         return replace(rpc, request=request, response=response, options=self._options(rpc.options, ()))
 
     def _options(self, options: Sequence[Option], scope: tuple[str, ...]) -> list[Option]:
-        named = []
+        """Values of one custom option that are given in parts are one value, however they were written."""
+        plain: list[Option] = []
+        named: list[Option] = []
+        latest: dict[str, Option] = {}
         for each in options:
             full_name = self._types.find_extension(each.name, self._package, scope) if each.parenthesized else None
-            named.append(replace(each, name=full_name) if full_name is not None else each)
-        return sorted(named, key=lambda each: each.name)
+            if full_name is None:
+                plain.append(each)
+                continue
+            value, known = _tree(each.value), latest.get(full_name)
+            repeated = self._types.extensions[full_name].label == "repeated"
+            if known is not None and isinstance(known.value, dict) and isinstance(value, dict) and not repeated:
+                known.value = _merged(known.value, value)
+                continue
+            latest[full_name] = replace(each, name=full_name, value=value)
+            named.append(latest[full_name])
+        for each in named:
+            each.value = self._plain(each.value, scope)
+        return sorted([*plain, *named], key=lambda each: each.name)
+
+    def _plain(self, value: object, scope: tuple[str, ...]) -> object:
+        """Fields in the order of their names, one value without a list around it, whole numbers without a fraction."""
+        if isinstance(value, dict):
+            named = {self._key(name, scope): each for name, each in value.items() if each != []}
+            return {name: self._plain(named[name], scope) for name in sorted(named)}
+        if isinstance(value, list):
+            plain = [self._plain(each, scope) for each in value]
+            return plain[0] if len(plain) == 1 else plain
+        if isinstance(value, Word) and WHOLE.fullmatch(value.text):
+            return Word(value.text.partition(".")[0])
+        return value
+
+    def _key(self, name: str, scope: tuple[str, ...]) -> str:
+        full_name = self._types.find_extension(name[1:-1], self._package, scope) if name.startswith("[") else None
+        return name if full_name is None else f"[{full_name}]"
 
     def _resolved(self, name: str, scope: tuple[str, ...]) -> str:
         found = self._types.find(name, self._package, scope)
         if found is None:
             raise InvalidSchema(f"Could not resolve type: {name}")
         return f".{found}"
+
+
+def _tree(value: object) -> object:
+    """`(option).inner = value` as `{inner: value}`."""
+    return {value.name: _tree(value.value)} if isinstance(value, Option) else value
+
+
+def _merged(known: dict[str, object], more: dict[str, object]) -> dict[str, object]:
+    merged = dict(known)
+    for name, value in more.items():
+        old = merged.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[name] = _merged(old, value)
+        elif name in merged:
+            merged[name] = [
+                *(old if isinstance(old, list) else [old]),
+                *(value if isinstance(value, list) else [value]),
+            ]
+        else:
+            merged[name] = value
+    return merged
 
 
 def _first_tag(one_of: OneOf) -> int:
@@ -141,10 +196,10 @@ def _start(value: str | int | tuple[int, int]) -> int:
     return value if isinstance(value, int) else value[0]
 
 
+def _single(span: Range) -> int | Range:
+    return span[0] if span[0] == span[1] else span
+
+
 def _reserved(reserved: Sequence[Reserved]) -> list[Reserved]:
-    values = [
-        value[0] if isinstance(value, tuple) and value[0] == value[1] else value
-        for each in reserved
-        for value in each.values
-    ]
+    values = [_single(value) if isinstance(value, tuple) else value for each in reserved for value in each.values]
     return [Reserved([value]) for value in sorted(values, key=lambda each: (_start(each), str(each)))]

@@ -22,7 +22,8 @@ class ProtobufSchema:
     def __init__(self, text: str, references: Sequence[ResolvedReference] = (), *, is_new: bool = True) -> None:
         self._references = references
         self.file = read_schema(text)
-        self.types = Types.of(self.file, imported(self.file, references))
+        self._imported = imported(self.file, references)
+        self.types = Types.of(self.file, self._imported)
         if is_new:
             self._normalizer.file()  # every name leads to a type
 
@@ -37,8 +38,10 @@ class ProtobufSchema:
     def formatted(self, form: str) -> str:
         if form == "serialized":
             from barnabas.client.schemas.protobuf.descriptors import write_descriptor
+            from barnabas.client.schemas.protobuf.pools import CustomOptions
 
-            return write_descriptor(self.file, self.types)
+            others = {name: other for name, (other, _) in self._imported.items()}
+            return write_descriptor(self.file, self.types, CustomOptions(self.file, others, self.types))
         if form == "ignore_extensions":
             return Printer(with_extensions=False).file(self.file)
         return self.canonical
@@ -67,12 +70,13 @@ def read_schema(text: str) -> ProtoFile:
     try:
         return parse_proto(text)
     except InvalidSchema:
-        from barnabas.client.schemas.protobuf.descriptors import read_descriptor
+        from barnabas.client.schemas.protobuf.descriptors import file_from, read_descriptor
+        from barnabas.client.schemas.protobuf.pools import with_known_options
 
-        file = read_descriptor(text.strip())
-        if file is None:
+        descriptor = read_descriptor(text.strip())
+        if descriptor is None:
             raise
-        return file
+        return file_from(with_known_options(descriptor))
 
 
 def imported(file: ProtoFile, references: Sequence[ResolvedReference]) -> dict[str, tuple[ProtoFile, str]]:

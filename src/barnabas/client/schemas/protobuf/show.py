@@ -148,22 +148,22 @@ class Printer:
         if isinstance(option.value, Option):
             return f"{name}.{self._option(option.value)}"
         if isinstance(option.value, list):
-            values = [self._value(each) for each in option.value]
+            values = [self.value(each) for each in option.value]
             if len(values) == 1:
                 return f"{name} = [{values[0]}]"
             return f"{name} = [\n" + "".join(_indented(each) for each in _with_commas(values)) + "]"
-        return f"{name} = {self._value(option.value)}"
+        return f"{name} = {self.value(option.value)}"
 
-    def _value(self, value: object) -> str:
+    def value(self, value: object) -> str:
         if isinstance(value, str):
             return f'"{value.translate(ESCAPES)}"'
         if isinstance(value, Word):
             return value.text
         if isinstance(value, dict):
-            shown = [f"{key}: {self._value(each)}" for key, each in value.items()]
+            shown = [f"{key}: {self.value(each)}" for key, each in value.items()]
             return "{\n" + "".join(_indented(each) for each in _with_commas(shown)) + "}"
         if isinstance(value, list):
-            return "[\n" + "".join(_indented(each) for each in _with_commas(map(self._value, value))) + "]"
+            return "[\n" + "".join(_indented(each) for each in _with_commas(map(self.value, value))) + "]"
         assert isinstance(value, Option)
         return self._option(value)
 
