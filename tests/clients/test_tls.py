@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -19,8 +21,11 @@ from cryptography.x509.oid import NameOID
 from barnabas.client.certificates import make_certificates
 from barnabas.client.connection import Connection
 from barnabas.client.errors import AuthenticationFailed
+from barnabas.client.exchange import request_frame
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Node
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.reference_batches import crafted_batch
 from tests.support.waiting import wait_until
 
 LISTENERS = {
@@ -127,3 +132,35 @@ def test_an_encrypted_key_in_the_settings_and_a_name_without_alternatives(tmp_pa
         connection(node, tmp_path / "ca.pem", "localhost").close()
         with pytest.raises(AuthenticationFailed, match="is not trusted"):
             connection(node, tmp_path / "ca.pem", "127.0.0.1")
+
+
+@pytest.mark.parametrize("takes_leave", [True, False], ids=["with close_notify", "without"])
+def test_what_a_client_without_acks_sent_before_it_closed_is_kept(tmp_path: Path, takes_leave: bool) -> None:
+    """Such a client never hears of a record that was dropped."""
+    frames = 3000
+    make_certificates(tmp_path, ["localhost", "127.0.0.1"], [], password="changeit", days=2)
+    stores = {"ssl.keystore.location": str(tmp_path / "server.p12"), "ssl.keystore.password": "changeit"}
+    batch = crafted_batch([(None, b"x" * 100)])
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    produce = request_frame(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic]), 9, 1, "raw")
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with Node(LISTENERS | stores) as node:
+        node.create_topic("t")
+        for _ in range(5):
+            plain = socket.create_connection(("127.0.0.1", node.ports["SSL"]), timeout=20)
+            with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                tls.sendall(produce * frames)
+                if takes_leave:
+                    tls.unwrap().close()
+                else:
+                    tls.shutdown(socket.SHUT_WR)
+                    with suppress(ConnectionError):
+                        while tls.recv(65536):
+                            pass
+        consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{node.ports['PLAINTEXT']}", "group.id": "g"})
+        written = TopicPartition("t", 0)
+        try:
+            wait_until(lambda: consumer.get_watermark_offsets(written, timeout=20)[1] == 5 * frames, limit_s=20)
+        finally:
+            consumer.close()
+        assert "eof_received" not in node.log()

@@ -21,6 +21,13 @@ PRIVATE_CONTROLLER_LISTENER = f"{CONTROLLER}://127.0.0.1:0"
 # Keys that plugins of Kafka read by themselves, so that they stand in no table.
 PLUGIN_KEYS = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 CLASS_LISTS = frozenset({"metric.reporters", "kafka.metrics.reporters", "replica.selector.class"})
+# Kafka's own classes that have a counterpart here.
+KNOWN_CLASSES = {
+    "replica.selector.class": (
+        "org.apache.kafka.common.replica.LeaderSelector",
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    )
+}
 PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.")
 
 REMOVED = {
@@ -106,7 +113,8 @@ def warnings_about(properties: Mapping[str, str]) -> Iterator[str]:
     if zookeeper:
         yield f"{', '.join(zookeeper)} is ignored: no ZooKeeper is needed."
     for key, text in properties.items():
-        if key in BROKER and _names_class(BROKER[key]) and text.strip() not in ("", BROKER[key].default_text):
+        known = ("", BROKER[key].default_text, *KNOWN_CLASSES.get(key, ())) if key in BROKER else ()
+        if known and _names_class(BROKER[key]) and text.strip() not in known:
             yield f"{key} is ignored: the class {text} cannot be loaded without a JVM."
         if key.startswith("zookeeper.") or is_known(key):
             continue

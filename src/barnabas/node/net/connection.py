@@ -7,7 +7,8 @@ client declares; an empty one is given back when it has not been needed for a ti
 there once a byte has arrived for it, and returns to the system at once.
 
 A client may send and close: what it sent is served to the end, because without acks it would never hear that a record
-was dropped. Only what waits for news (a fetch, a member for its group) is given up at once.
+was dropped. Only what waits for news (a fetch, a member for its group) is given up at once. asyncio ends a transport of
+TLS as soon as its client has closed; what such a client sent is then served without it (`Departed`).
 
 Reading stops while the buffer is full, or the receive budget spent. Serving stops while the client does not read its
 answers: then no more than one answer above the socket's high-water mark is kept, and of an answer that comes from files
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import ssl
 import struct
 from collections import deque
 from time import perf_counter
@@ -171,16 +173,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """True keeps the transport until what has arrived is served."""
         self._ended = True
-        exchange = self._exchange
-        if exchange is not None and not exchange.outlives_client:
-            self._exchange = None
-            exchange.cancel()
-            self._server.loop.call_soon(self._next)
+        if self._busy and self._tls is not None:
+            self._serve_without_client()
+            return False
+        self._give_up_waiting()
         if not self._busy:
             self._closed = True
         return self._busy
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._busy and not self._closed and self._tls is not None and exc is None:
+            self._serve_without_client().is_lost = True
+            return
         self._closed = True
         self._outgoing = None
         self._server.forget(self)
@@ -193,6 +197,38 @@ class ClientConnection(asyncio.BufferedProtocol):
         if exchange is not None:
             exchange.cancel()
         self.release_buffer()
+
+    def _give_up_waiting(self) -> None:
+        exchange = self._exchange
+        if exchange is not None and not exchange.outlives_client:
+            self._exchange = None
+            exchange.cancel()
+            self._server.loop.call_soon(self._next)
+
+    def _serve_without_client(self) -> Departed:
+        if not isinstance(self._transport, Departed):
+            self._ended = True
+            self._take_rest(self._transport.get_extra_info("ssl_object"))
+            self._transport = Departed(self)
+            self._give_up_waiting()
+            if self._write_paused or self._outgoing is not None:
+                self._write_paused = False
+                self._outgoing = None
+                self._server.loop.call_soon(self._next)
+        return self._transport
+
+    def _take_rest(self, tls: ssl.SSLObject) -> None:
+        """What TLS still holds because reading was paused, a few hundred KiB at most: its transport forgets it."""
+        rest = []
+        try:
+            while data := tls.read(BASE_BYTES):
+                rest.append(data)
+        except ssl.SSLError:
+            pass  # there is no more
+        if rest:
+            whole = bytearray().join([self._view[self._start : self._end], *rest])
+            self._view = memoryview(whole)
+            self._start, self._end, self._limit = 0, len(whole), len(whole)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -496,6 +532,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._read_paused and not self._closed and not self._ended:
             self._read_paused = False
             self._transport.resume_reading()
+
+
+class Departed:
+    """In place of the transport of a client that is gone: what it has sent is served, and the answers are dropped."""
+
+    __slots__ = ("_connection", "is_lost")
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        # The transport itself has said that it is closed.
+        self.is_lost = False
+
+    def write(self, data: Part) -> None:
+        pass
+
+    def writelines(self, parts: list[Part]) -> None:
+        pass
+
+    def close(self) -> None:
+        if self.is_lost:
+            self._connection.connection_lost(None)
+
+    def abort(self) -> None:
+        self.close()
 
 
 class Rest:

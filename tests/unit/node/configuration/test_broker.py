@@ -110,6 +110,11 @@ def test_java_classes_are_warned_about() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["RackAwareReplicaSelector", "LeaderSelector"])
+def test_a_replica_selector_of_kafka_is_no_foreign_class(name: str) -> None:
+    assert configured(replica_selector_class=f"org.apache.kafka.common.replica.{name}").warnings == ()
+
+
 # Listeners
 
 
