@@ -263,6 +263,7 @@ def _refuse(replica: Replica, asked: Asked) -> Response | None:
     body, config = asked.body, replica.config
     cluster_id = getattr(body, "cluster_id", None)
     if cluster_id is not None and cluster_id != config.cluster_id:
+        replica.note("a node of another cluster has asked and is refused: it has this node among its controllers")
         message = f'The id "{cluster_id}" is not that of this cluster, "{config.cluster_id}".'
         return answers.top_level(body, ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if isinstance(body, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest):
