@@ -1,4 +1,4 @@
-"""Two processes with one id, one of ours and one of Apache Kafka's: refused as between nodes of one kind, and told of."""
+"""Two processes with one id, one of ours and one of Apache Kafka's: refused as between two of one kind."""
 
 from __future__ import annotations
 
