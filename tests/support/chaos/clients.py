@@ -116,6 +116,7 @@ class TransactionalClient(Client):
         super().__init__(name, servers, history, seed)
         self.count = 0
         self.producer: Producer | None = None
+        self.sends: list[Send] = []  # of the transaction
 
     def open_producer(self) -> Producer:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 20_000, "delivery.timeout.ms": 20_000}
@@ -127,6 +128,7 @@ class TransactionalClient(Client):
         assert self.producer is not None
         made = Transaction(f"{self.name}-{self.count}")
         self.count += 1
+        self.sends = []
         self.history.transactions[made.id] = made
         self.producer.begin_transaction()
         return made
@@ -134,6 +136,7 @@ class TransactionalClient(Client):
     def produce(self, transaction: Transaction, partition: Partition, value: bytes) -> None:
         assert self.producer is not None
         send = self.history.send(Send(self.name, partition, value, time.monotonic(), transaction.id))
+        self.sends.append(send)
         self.producer.produce(
             partition[0], value, partition=partition[1], on_delivery=lambda *told: deliver(send, *told)
         )
@@ -155,7 +158,8 @@ class TransactionalClient(Client):
         assert self.producer is not None
         producer = self.producer
         transaction.outcome = Outcome.ABORTED  # Its commit is never asked for, so nobody may read it.
-        if producer.flush(REGISTERED_S) == 0:
+        producer.flush(REGISTERED_S)
+        if all(send.acknowledged_at is not None for send in self.sends):
             patiently(lambda: producer.abort_transaction(5), self.enough)
         else:
             self.producer = None
