@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from barnabas.testing import Cluster
+from barnabas.wire.batch import iterate_batches
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.uuids import Uuid
 from tests.support.waiting import wait_until
 
 
@@ -114,6 +117,35 @@ def test_a_partition_is_served_by_its_leader_alone(three: Cluster) -> None:
         return {partition.partition_index: partition.error_code for partition in topic.partitions}
 
     wait_until(lambda: answered() == expected, "the leader serves what it leads, and nobody else does")
+
+
+def test_followers_of_an_idle_quorum_hear_of_commits_with_the_next_record(three: Cluster) -> None:
+    """They learn of each idle record once, and not a second time when it is committed."""
+    leader = three.controller_id()
+    quorum = three.quorum()
+    assert quorum is not None
+    partition = FetchPartition(
+        current_leader_epoch=quorum.leader_epoch,
+        last_fetched_epoch=quorum.leader_epoch,
+        fetch_offset=quorum.high_watermark,
+        high_watermark=quorum.high_watermark,
+    )
+    request = FetchRequest(
+        cluster_id=three.cluster_id,
+        max_wait_ms=5000,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic="__cluster_metadata", topic_id=Uuid(bytes(15) + b"\1"), partitions=[partition])],
+    )
+    brought: list[bool] = []
+    with three.connect_controller(leader) as connection:
+        while len(brought) < 30 and not all([*brought[-5:], len(brought) >= 5]):
+            answer = connection.request(request, 18).responses[0].partitions[0]
+            assert answer.error_code == 0
+            brought.append(len(answer.records) > 0)
+            partition.high_watermark = answer.high_watermark
+            for _, header in iterate_batches(memoryview(answer.records)):
+                partition.fetch_offset = header.last_offset + 1
+    assert all(brought[-5:]), brought
 
 
 def test_a_killed_controller_is_replaced_and_comes_back_at_once(three: Cluster) -> None:

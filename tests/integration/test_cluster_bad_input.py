@@ -108,6 +108,7 @@ def test_a_broker_of_another_cluster_is_refused(cluster: Cluster) -> None:
         with pytest.raises(StartFailed, match="The node cannot register"):
             stranger.start()
         assert "INCONSISTENT_CLUSTER_ID" in stranger.log()
+        assert "a node of another cluster has asked and is refused" in cluster.nodes[1].log()
     finally:
         stranger.close()
 
@@ -117,6 +118,7 @@ def test_a_second_process_with_the_id_of_a_broker_is_refused(cluster: Cluster) -
     try:
         with pytest.raises(StartFailed, match=r"another process has its node\.id"):
             double.start()
+        assert "(DUPLICATE_BROKER_REGISTRATION): Another process is broker 101" in cluster.nodes[1].log()
         assert creates(cluster, "undisturbed")
     finally:
         double.close()

@@ -81,6 +81,11 @@ class LoopConnection(asyncio.BufferedProtocol):
         connection = cls(address, settings, changed)
         try:
             await connection._connect(address, tls)
+        except BaseException:
+            # The loop closes what it has opened; uvloop does not tell the protocol of it, so nobody may wait for that.
+            connection._end_here()
+            raise
+        try:
             if settings.negotiate or settings.security.uses_sasl:
                 await connection._take(connection.protocol.set_up())
         except BaseException:
@@ -122,9 +127,12 @@ class LoopConnection(asyncio.BufferedProtocol):
         self._changed()
 
     async def close(self) -> None:
-        self.end(BrokerUnreachable(f"The connection to {self.protocol.peer} was closed here."))
+        self._end_here()
         if self._transport is not None:
             await asyncio.shield(self._closed)
+
+    def _end_here(self) -> None:
+        self.end(BrokerUnreachable(f"The connection to {self.protocol.peer} was closed here."))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -30,7 +31,18 @@ Result = TypeVar("Result")
 # A node, as the links know it; None is somebody else.
 Owner = int | None
 LIMIT_S = 10.0
-ESTABLISHED = "01"
+
+# How the kernel is asked for a socket (sock_diag(7)).
+NETLINK_SOCK_DIAG = 4
+SOCK_DIAG_BY_FAMILY = 20
+NLM_F_REQUEST = 1
+ESTABLISHED = 1
+ANY_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
+NETLINK_HEADER = struct.Struct("=IHHII")  # length, type, flags, number, port
+DIAGNOSE = struct.Struct("=BBHI")  # family, protocol, what else is asked for, states
+SOCKET_ID = struct.Struct("!HH16s16sIII")  # two ports, two addresses, interface, cookie
+DIAGNOSED = struct.Struct(f"=4B{SOCKET_ID.size}s5I")  # family, state, timers, socket, queues, user and inode
+ANSWER_BYTES_MAX = 8192
 
 
 class Links:
@@ -215,15 +227,34 @@ class _Side(asyncio.Protocol):
         self._pair.ended(self)
 
 
-def _inode(local: int, remote: int) -> str | None:
-    """Of the established connection with these ports, as its owner has it."""
+def _inode(local: int, remote: int) -> int | None:
+    """Of the established connection with these ports, as its owner has it.
+
+    The kernel is asked for this one connection: the table of all, /proc/net/tcp, may be of thousands, and reading it
+    for each connection that is opened kept a relay from accepting any.
+    """
+    address = socket.inet_aton(HOST)
+    wanted = SOCKET_ID.pack(local, remote, address, address, 0, *ANY_COOKIE)
+    body = DIAGNOSE.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << ESTABLISHED) + wanted
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(
+            NETLINK_HEADER.pack(NETLINK_HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0) + body
+        )
+        answer = kernel.recv(ANSWER_BYTES_MAX)
+    if NETLINK_HEADER.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
+        return _inode_in_table(local, remote)  # it has ended, or this kernel cannot be asked
+    inode: int = DIAGNOSED.unpack_from(answer, NETLINK_HEADER.size)[-1]
+    return inode
+
+
+def _inode_in_table(local: int, remote: int) -> int | None:
     address = socket.inet_aton(HOST)[::-1].hex().upper()
     ends = (f"{address}:{local:04X}", f"{address}:{remote:04X}")
     with open("/proc/net/tcp") as table:
         for line in table:
             fields = line.split(maxsplit=10)
-            if (fields[1], fields[2]) == ends and fields[3] == ESTABLISHED:
-                return fields[9]
+            if (fields[1], fields[2]) == ends and fields[3] == f"{ESTABLISHED:02}":
+                return int(fields[9])
     return None
 
 

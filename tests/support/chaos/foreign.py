@@ -76,7 +76,7 @@ class ForeignCluster(Cluster):
     """`kafkas` are the ids of the nodes that are Apache Kafka's."""
 
     def __init__(self, kafkas: Collection[int], directory: Path, **given: Any) -> None:
-        super().__init__(timeout_s=120.0, **given)
+        super().__init__(timeout_s=300.0, **given)
         self._kafkas = kafkas
         self._directory = directory
 

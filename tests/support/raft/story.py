@@ -140,7 +140,8 @@ class Story:
 
         def do(raft: Raft) -> None:
             try:
-                ends.append(raft.append(raft.epoch, values, self.cluster.now_ms) + 1)
+                is_quiet = self._values % 3 == 0
+                ends.append(raft.append(raft.epoch, values, self.cluster.now_ms, quietly=is_quiet) + 1)
             except NotLeader:
                 pass
 

@@ -24,6 +24,7 @@ from barnabas.client.errors import (
     UnreadableAnswer,
     UnsupportedByBroker,
 )
+from barnabas.client.loop_connection import LoopConnection
 from barnabas.client.peer import Peer, PeerSettings
 from barnabas.client.security import SecuritySettings
 from barnabas.client.settings import ClientSettings
@@ -407,6 +408,30 @@ def test_a_refused_login_says_why_and_is_tried_again_for_the_next_question(scrip
                 await peer.send(beat())
             known.set()
             assert (await peer.send(beat(4))).error_code == 4
+
+    run(story())
+
+
+def test_a_peer_is_closed_in_the_moment_in_which_it_connects(
+    scripted: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop closes the connection then, and does not tell its protocol: a node waited for that when it stopped."""
+    broker = scripted({12: echo})
+    made = LoopConnection.connection_made
+
+    async def story() -> None:
+        peer = peer_of(broker, negotiate=False)
+        closing = asyncio.get_running_loop().create_future()
+
+        def close_at_once(connection: LoopConnection, transport: asyncio.BaseTransport) -> None:
+            made(connection, transport)
+            closing.set_result(asyncio.create_task(peer.close()))
+
+        monkeypatch.setattr(LoopConnection, "connection_made", close_at_once)
+        with pytest.raises(BrokerUnreachable, match="closed here"):
+            await peer.send(beat(), 4)
+        await (await closing)
+        assert not peer.connected
 
     run(story())
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.testing import links as links_module
 from barnabas.testing.links import Links
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="relays ask the kernel who has connected")
@@ -164,3 +165,16 @@ def test_nobody_behind_a_relay_is_an_end_at_once(links: Links) -> None:
             except ConnectionResetError:
                 end = b""
             assert end == b""
+
+
+def test_the_kernel_tells_whose_a_connection_is_without_the_table_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        ports = client.getsockname()[1], server.getsockname()[1]
+        with accepted:
+            found = links_module._inode_in_table
+            assert found(*ports) == os.fstat(client.fileno()).st_ino
+            monkeypatch.setattr(links_module, "_inode_in_table", lambda *ports: None)
+            assert links_module._inode(*ports) == os.fstat(client.fileno()).st_ino
+            assert links_module._inode(*reversed(ports)) == os.fstat(accepted.fileno()).st_ino
+    assert links_module._inode(*ports) is None

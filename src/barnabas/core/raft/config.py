@@ -41,7 +41,8 @@ class RaftConfig:
     election_backoff_max_ms: int = 1000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
-    fetch_max_wait_ms: int = 500
+    # Longer than the records of an idle leader are apart, so that these answer a fetch.
+    fetch_max_wait_ms: int = 750
     fetch_max_bytes: int = 1024 * 1024
     fetch_snapshot_max_bytes: int = 1024 * 1024
     auto_join: bool = False

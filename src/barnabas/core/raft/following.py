@@ -37,7 +37,7 @@ def build_fetch(replica: Replica) -> FetchRequest:
     return FetchRequest(
         cluster_id=config.cluster_id,
         replica_state=ReplicaState(replica_id=config.node_id),
-        max_wait_ms=config.fetch_max_wait_ms,
+        max_wait_ms=min(config.fetch_max_wait_ms, config.fetch_timeout_ms // 2),
         max_bytes=config.fetch_max_bytes,
         topics=[FetchTopic(topic=config.topic, topic_id=config.topic_id, partitions=[partition])],
     )

@@ -3,6 +3,9 @@
 A Fetch at offset N acknowledges everything below N. It is answered at once if it brings something: records, another
 high watermark than the follower knows, or where the logs part. Else it is parked until there is, at most as long as
 the follower waits.
+
+Records that are appended quietly are sent like all others, but nobody waits to hear that they are committed: followers
+learn it from their next answer. So a quorum that has nothing to do exchanges half as many messages.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ FETCH_WAIT_MAX_MS = 5 * 60 * 1000
 EPOCH_LEAP_MAX = 1_000_000
 
 
-def append(replica: Replica, epoch: int, values: list[bytes], now_ms: int) -> int:
+def append(replica: Replica, epoch: int, values: list[bytes], now_ms: int, *, quietly: bool = False) -> int:
     state = replica.state
     if not isinstance(state, Leader) or state.epoch != epoch or state.is_resigning or replica.is_stopping:
         raise NotLeader(f"this node does not lead epoch {epoch}")
@@ -36,6 +39,8 @@ def append(replica: Replica, epoch: int, values: list[bytes], now_ms: int) -> in
     if len(batch) > BATCH_BYTES_MAX:
         raise ValueError(f"a batch of {len(batch)} bytes; the quorum takes {BATCH_BYTES_MAX}")
     replica.append(batch)
+    if quietly:
+        state.add_quiet(base_offset, replica.log.end_offset)
     log_grew(replica, state)
     return base_offset + len(values) - 1
 
@@ -109,7 +114,7 @@ def _has_to_rise(replica: Replica, replica_id: int, epoch: int, last_epoch: int)
 
 def _brings_something(replica: Replica, leader: Leader, partition: FetchPartition) -> bool:
     mark = -1 if leader.high_watermark is None else leader.high_watermark
-    return partition.fetch_offset < replica.log.end_offset or partition.high_watermark < mark
+    return partition.fetch_offset < replica.log.end_offset or leader.is_news(partition.high_watermark, mark)
 
 
 def note_fetch(replica: Replica, leader: Leader, key: ReplicaKey, offset: int, now_ms: int) -> None:
@@ -164,13 +169,14 @@ def count_own_log(replica: Replica, leader: Leader) -> None:
 
 
 def update_high_watermark(replica: Replica, leader: Leader) -> None:
-    offset = decide.committed_offset(leader)
-    if offset is None or (leader.high_watermark is not None and offset <= leader.high_watermark):
+    offset, before = decide.committed_offset(leader), leader.high_watermark
+    if offset is None or (before is not None and offset <= before):
         return
     leader.high_watermark = offset
     replica.advance_high_watermark(offset)
-    parked, leader.parked = leader.parked, []
-    _complete(replica, leader, parked)
+    if before is None or leader.is_news(before, offset):
+        parked, leader.parked = leader.parked, []
+        _complete(replica, leader, parked)
 
 
 def expire_parked(replica: Replica, leader: Leader, now_ms: int) -> None:

@@ -54,9 +54,12 @@ class Raft:
         """Time has passed; to be called at `deadline_ms` at the latest."""
         self._poll(now_ms)
 
-    def append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
-        """Appends these records as one batch, and returns the offset of the last; NotLeader if we do not lead."""
-        last_offset = leading.append(self._replica, epoch, list(values), now_ms)
+    def append(self, epoch: int, values: Sequence[bytes], now_ms: int, *, quietly: bool = False) -> int:
+        """Appends these records as one batch, and returns the offset of the last; NotLeader if we do not lead.
+
+        Quietly: no other node has to hear at once that they are committed.
+        """
+        last_offset = leading.append(self._replica, epoch, list(values), now_ms, quietly=quietly)
         self._poll(now_ms)
         return last_offset
 
@@ -260,6 +263,7 @@ def _refuse(replica: Replica, asked: Asked) -> Response | None:
     body, config = asked.body, replica.config
     cluster_id = getattr(body, "cluster_id", None)
     if cluster_id is not None and cluster_id != config.cluster_id:
+        replica.note("a node of another cluster has asked and is refused: it has this node among its controllers")
         message = f'The id "{cluster_id}" is not that of this cluster, "{config.cluster_id}".'
         return answers.top_level(body, ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if isinstance(body, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest):

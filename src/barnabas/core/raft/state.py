@@ -215,10 +215,21 @@ class Leader:
     # With kraft.version 0: the configured voters with what they told about themselves, for an upgrade.
     updated_voters: VoterSet | None = None
     is_resigning: bool = False
+    # The last records without others between them that were appended quietly: from where, to where.
+    quiet: tuple[int, int] = (0, 0)
 
     @property
     def leader_id(self) -> int:
         return self.key.id
+
+    def add_quiet(self, base_offset: int, end_offset: int) -> None:
+        start_offset, quiet_end = self.quiet
+        self.quiet = (start_offset if quiet_end == base_offset else base_offset, end_offset)
+
+    def is_news(self, known_mark: int, mark: int) -> bool:
+        """Whether somebody waits to hear that the high watermark is not `known_mark` but `mark`."""
+        start_offset, end_offset = self.quiet
+        return known_mark < mark and not start_offset <= known_mark < mark <= end_offset
 
     def progress(self, key: ReplicaKey) -> Progress:
         voter = self.voters.get(key.id)

@@ -146,6 +146,7 @@ class Broker:
         self.replicas.start()
         if len(self.log_dirs.dirs) > 1:
             assignment = DirectoryAssignment(self.node_id, self.log_dirs, self._life)
+            stack.push_async_callback(assignment.stop)
             assignment.start(self.image)
             self._loader.add_publisher("assignment of directories", assignment.apply)
         stack.push_async_callback(self.replica_moves.stop)

@@ -19,6 +19,8 @@ from barnabas.wire.uuids import Uuid
 
 log = logging.getLogger("barnabas.node")
 
+RETRY_S, RETRY_MAX_S = 0.5, 30.0
+
 
 class DirectoryAssignment:
     def __init__(self, node_id: int, log_dirs: LogDirs, broker: BrokerLife) -> None:
@@ -42,14 +44,29 @@ class DirectoryAssignment:
         if self._untold and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
+    async def stop(self) -> None:
+        """What is not told by now is told at the next start."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.wait([self._telling])
+
     async def _tell(self) -> None:
-        """What cannot be told now is told at the next start."""
+        pause_s = RETRY_S
         try:
             while self._untold:
                 untold, self._untold = self._untold, {}
-                await self._broker.assign_replicas(self._found(untold))
-        except KafkaError as error:
-            log.warning("the controller did not accept the log directories of replicas: %s", error.message)
+                try:
+                    await self._broker.assign_replicas(self._found(untold))
+                    pause_s = RETRY_S
+                except KafkaError as error:
+                    self._untold = untold | self._untold
+                    log.warning(
+                        "the controller did not accept the log directories of %d replicas; trying again: %s",
+                        len(untold),
+                        error.message,
+                    )
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, RETRY_MAX_S)
         finally:
             self._telling = None
 

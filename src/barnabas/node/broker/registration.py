@@ -122,6 +122,7 @@ class BrokerLife:
         self._has_handed_over = False
         self._heartbeats: asyncio.Task[None] | None = None
         self._is_awaited = asyncio.Event()  # somebody waits for the next heartbeat
+        self._lost: list[Uuid] = []  # log directories that have failed since the start
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """A broker that leaves is let go when the others have told that they know: they do not let it wait."""
@@ -135,6 +136,7 @@ class BrokerLife:
         """Tries again until the time is over, unless the controller will never take this broker."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         request = self._registration.of_broker()
+        request.log_dirs = [each for each in request.log_dirs if each not in self._lost]
         while True:
             left_s = max(deadline - asyncio.get_running_loop().time(), 1.0)
             try:
@@ -246,11 +248,14 @@ class BrokerLife:
             await self._controller.request(request)
 
     async def report_lost_directory(self, directory_id: Uuid, path: str) -> None:
-        """Clients learn by this that the partitions in it have no leader here."""
+        """Clients learn by this that the partitions in it have no leader here. All later heartbeats say it too."""
+        self._lost.append(directory_id)
         try:
-            await self._controller.request(self._heartbeat(offline_log_dirs=[directory_id]))
+            await self._controller.request(self._heartbeat())
         except KafkaError as error:
-            log.warning("could not tell the controller that the log directory %s has failed: %s", path, error.message)
+            log.warning(
+                "could not tell the controller yet that the log directory %s has failed: %s", path, error.message
+            )
 
     async def leave(self) -> None:
         """Gives up the leaderships and fences this broker: whoever opens the directories next need not wait."""
@@ -262,14 +267,12 @@ class BrokerLife:
         except KafkaError as error:
             log.warning("the broker stops without deregistering: %s", error.message)
 
-    def _heartbeat(
-        self, *, want_shut_down: bool = False, offline_log_dirs: Sequence[Uuid] = ()
-    ) -> BrokerHeartbeatRequest:
+    def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(
             broker_id=self._registration.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self.epoch if self._applied_offset is None else self._applied_offset(),
             want_fence=self._wants_fence,
             want_shut_down=want_shut_down,
-            offline_log_dirs=list(offline_log_dirs),
+            offline_log_dirs=list(self._lost),
         )

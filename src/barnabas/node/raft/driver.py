@@ -139,10 +139,10 @@ class RaftDriver:
         finally:
             self._answers.pop(request_id, None)
 
-    def append(self, epoch: int, values: Sequence[bytes]) -> int:
+    def append(self, epoch: int, values: Sequence[bytes], *, quietly: bool = False) -> int:
         """The offset of the last record; NOT_CONTROLLER if this node does not lead that epoch."""
         try:
-            offset = self.raft.append(epoch, values, self._clock())
+            offset = self.raft.append(epoch, values, self._clock(), quietly=quietly)
         except NotLeader as error:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         self._advance()

@@ -36,6 +36,7 @@ from barnabas.node.raft.quorum import Quorum, QuorumReplica
 from barnabas.node.raft.replica_log import ReplicaLog
 from barnabas.node.raft.snapshots import SnapshotId, read_snapshot
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.records.metadata import NoOpRecord
 from barnabas.wire.schema import Record, Request, Response
 
 log = logging.getLogger(__name__)
@@ -278,7 +279,9 @@ class RaftReplica:
         )
         self._written.append(batch)
         try:
-            last_offset = self._driver.append(self.epoch, [value for entry in group for value in entry.encoded])
+            values = [value for entry in group for value in entry.encoded]
+            is_idle = all(isinstance(record, NoOpRecord) for record in records)
+            last_offset = self._driver.append(self.epoch, values, quietly=is_idle)
         except KafkaError:
             self._drop_appended()  # The lead is lost, and whoever waits is about to hear of it.
         except OSError as error:

@@ -58,6 +58,11 @@ def vote_answer(ready: Ready) -> tuple[bool, int, int]:
     return partition.vote_granted, partition.leader_epoch, partition.error_code
 
 
+def marks(ready: Ready) -> list[int]:
+    """What the answers to fetches say of the high watermark."""
+    return [each.body.responses[0].partitions[0].high_watermark for each in ready.answers]  # type: ignore[attr-defined]
+
+
 def fetch_answer(ready: Ready) -> dict[str, int]:
     partition = ready.answers[0].body.responses[0].partitions[0]  # type: ignore[attr-defined]
     return {
@@ -231,6 +236,36 @@ def test_a_fetch_with_nothing_to_tell_is_parked_until_there_is() -> None:
     assert answer["mark"] == 1
     assert stage.ask(fetch_request(1, 2, last_epoch=1, high_watermark=1)).answers == []
     assert fetch_answer(stage.wait(500))["bytes"] == 0
+
+
+def test_that_quiet_records_are_committed_is_told_with_the_next_answer() -> None:
+    stage = Stage()
+    stage.flush(stage.lead().flush)
+    stage.ask(fetch_request(1, 1, last_epoch=1))
+    for end_offset in (2, 3):
+        stage.raft.append(1, [b"idle"], stage.now_ms, quietly=True)
+        stage.flush(stage.ready().flush)
+        ready = stage.ask(fetch_request(1, end_offset, last_epoch=1, high_watermark=end_offset - 1))
+        assert (ready.high_watermark, ready.answers) == (end_offset, [])
+        third = stage.ask(fetch_request(1, end_offset, last_epoch=1, replica=3, high_watermark=end_offset - 1))
+        assert third.answers == []
+    stage.raft.append(1, [b"news"], stage.now_ms)
+    assert marks(stage.ready()) == [3, 3]
+    assert stage.ask(fetch_request(1, 3, last_epoch=1, high_watermark=1, wait_ms=0)).answers != []
+
+
+def test_that_news_before_quiet_records_are_committed_is_told_at_once() -> None:
+    stage = Stage()
+    stage.flush(stage.lead().flush)
+    stage.ask(fetch_request(1, 1, last_epoch=1))
+    stage.raft.append(1, [b"news"], stage.now_ms)
+    flush = stage.ready().flush
+    stage.raft.append(1, [b"idle"], stage.now_ms, quietly=True)
+    stage.flush(stage.flush(flush).flush)
+    assert stage.ask(fetch_request(1, 3, last_epoch=1, replica=11, high_watermark=1)).answers == []
+    ready = stage.ask(fetch_request(1, 3, last_epoch=1, high_watermark=1))
+    assert ready.high_watermark == 3
+    assert marks(ready) == [3, 3]
 
 
 def test_a_follower_that_does_not_know_the_mark_is_told_at_once() -> None:

@@ -1,0 +1,155 @@
+"""Two processes with one id, one of ours and one of Apache Kafka's: refused as between two of one kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.errors import ClientError
+from barnabas.testing import Cluster, Node, StartFailed
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.support import reference
+from tests.support.reference import ApacheKafka, free_port
+from tests.support.waiting import wait_until
+
+CONTROLLER, BROKER = 1, 101
+LIMIT_S = 120.0
+
+
+@pytest.fixture(autouse=True)
+def _needs_kafka() -> None:
+    if reason := reference.available():
+        pytest.skip(reason)
+
+
+def broker_properties(voters: str) -> dict[str, str]:
+    return {
+        "node.id": str(BROKER),
+        "process.roles": "broker",
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+        "initial.broker.registration.timeout.ms": "3000",
+    }
+
+
+def kafka_of(properties: dict[str, str], directory: Path, cluster_id: str) -> ApacheKafka:
+    port = int(properties["listeners"].rpartition(":")[2])
+    made = ApacheKafka(
+        directory=directory, port=port, controller_port=port, properties=properties, cluster_id=cluster_id
+    )
+    made.format()
+    made.launch()
+    return made
+
+
+def creates(cluster: Cluster, topic: str) -> bool:
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    with cluster.connect() as connection:
+        (created,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)).topics
+    return bool(created.error_code == 0)
+
+
+@pytest.mark.timeout(300)
+def test_a_kafka_process_with_the_id_of_our_broker_is_refused_and_ends(tmp_path: Path) -> None:
+    with Cluster(brokers=1, controllers=1) as cluster:
+        double = kafka_of(broker_properties(f"1@{cluster.bootstrap_controllers}"), tmp_path, cluster.cluster_id)
+        try:
+            wait_until(lambda: not double.running, "the double has ended", LIMIT_S)
+            assert "DUPLICATE_BROKER_REGISTRATION" in double.log() or "DuplicateBrokerRegistration" in double.log()
+        finally:
+            double.kill()
+        assert "(DUPLICATE_BROKER_REGISTRATION): Another process is broker 101" in cluster.nodes[CONTROLLER].log()
+        assert creates(cluster, "undisturbed")
+
+
+@pytest.mark.timeout(300)
+def test_a_kafka_process_with_the_id_of_our_voter_is_told_of_and_the_quorum_goes_on(tmp_path: Path) -> None:
+    """No voter refuses it, whose ever the nodes are: what it may not do is change who leads, or go unseen."""
+    with Cluster(brokers=1, controllers=3) as cluster:
+        before = cluster.quorum()
+        assert before is not None
+        follower = next(each for each in cluster.controller_ids if each != before.leader_id)
+        voters = zip(cluster.controller_ids, cluster.bootstrap_controllers.split(","), strict=True)
+        properties = {
+            "node.id": str(follower),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{free_port()}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{voter}@{address}" for voter, address in voters),
+        }
+        double = kafka_of(properties, tmp_path, cluster.cluster_id)
+        leader = cluster.nodes[before.leader_id]
+        try:
+            said = f"two processes have node.id {follower}"
+            wait_until(lambda: said in leader.log(), said, LIMIT_S)
+            assert all(creates(cluster, f"undisturbed-{number}") for number in range(20))
+        finally:
+            double.kill()
+        after = cluster.quorum()
+        assert after is not None
+        assert (after.leader_id, after.leader_epoch) == (before.leader_id, before.leader_epoch)
+
+
+@pytest.fixture
+def kafkas(tmp_path: Path) -> Iterator[tuple[ApacheKafka, ApacheKafka, str]]:
+    """A controller and a broker, and who votes."""
+    voters = f"{CONTROLLER}@127.0.0.1:{free_port()}"
+    controller = {
+        "node.id": str(CONTROLLER),
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{voters.partition('@')[2]}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+    }
+    first = kafka_of(controller, tmp_path / "controller", reference.CLUSTER_ID)
+    second = kafka_of(broker_properties(voters), tmp_path / "broker", reference.CLUSTER_ID)
+    try:
+        second.wait_until_ready()
+        yield first, second, voters
+    finally:
+        second.kill()
+        first.kill()
+
+
+@pytest.mark.timeout(300)
+def test_a_process_of_ours_with_the_id_of_kafkas_broker_says_why_it_does_not_start(
+    kafkas: tuple[ApacheKafka, ApacheKafka, str],
+) -> None:
+    _, broker, voters = kafkas
+    double = Node(broker_properties(voters), cluster_id=reference.CLUSTER_ID, timeout_s=90)
+    try:
+        with pytest.raises(StartFailed, match=r"another process has its node\.id"):
+            double.start()
+    finally:
+        double.close()
+    assert broker.running
+
+
+@pytest.mark.timeout(300)
+def test_a_process_of_ours_with_the_id_of_kafkas_leader_says_so_and_disturbs_nobody(
+    kafkas: tuple[ApacheKafka, ApacheKafka, str], tmp_path: Path
+) -> None:
+    controller, broker, voters = kafkas
+    properties = {
+        "node.id": str(CONTROLLER),
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://127.0.0.1:{free_port()}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+    }
+    double = Node(properties, data_dir=tmp_path / "double", cluster_id=reference.CLUSTER_ID, timeout_s=20)
+    try:
+        started = time.monotonic()
+        try:
+            double.start()
+        except (StartFailed, ClientError) as error:
+            print("the start failed", error, time.monotonic() - started)
+        print(double.log())
+        assert controller.running
+        assert broker.running
+    finally:
+        double.close()
