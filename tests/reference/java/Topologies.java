@@ -169,6 +169,9 @@ public class Topologies {
             case "hopping-closed" -> windows(closed(grouped(builder).windowedBy(HOPPING).reduce(Topologies::together)));
             case "sliding-closed" -> windows(closed(grouped(builder).windowedBy(SLIDING).reduce(Topologies::together)));
             case "session-closed" -> windows(closed(grouped(builder).windowedBy(SESSION).reduce(Topologies::together)));
+            case "own-time" -> written(timed(builder).mapValues(value -> value + "!"));
+            case "tumbling-own-time" ->
+                windows(timed(builder).groupByKey().windowedBy(TUMBLING).reduce(Topologies::together));
             case "tumbling-count" -> windows(grouped(builder).windowedBy(TUMBLING).count().mapValues(String::valueOf));
             case "hopping-count" -> windows(grouped(builder).windowedBy(HOPPING).count().mapValues(String::valueOf));
             case "sliding-count" -> windows(grouped(builder).windowedBy(SLIDING).count().mapValues(String::valueOf));
@@ -480,6 +483,11 @@ public class Topologies {
 
     private static KGroupedStream<String, String> grouped(StreamsBuilder builder) {
         return builder.stream("in", TEXTS).groupByKey();
+    }
+
+    private static KStream<String, String> timed(StreamsBuilder builder) {
+        return builder.stream("in", Consumed.with(STRING, STRING).withTimestampExtractor((record, latest) ->
+            record.timestamp() + (record.value() == null ? 0 : 6 * Long.parseLong((String) record.value()) - 10)));
     }
 
     private static <W extends Windowed<String>, V> KTable<W, V> closed(KTable<W, V> table) {

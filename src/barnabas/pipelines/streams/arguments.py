@@ -66,6 +66,11 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
     return OfValue(given)
 
 
+def timestamp(operator: str, given: Any) -> Any:
+    """A function of the value, of key and value, or of the context besides, or a column; None if there is none."""
+    return None if given is None else function_of_value(f"timestamp= of {operator}", given)
+
+
 def with_context(operator: str, given: WithContext) -> WithContext:
     if not takes(given.function, 3):
         raise TopologyError(

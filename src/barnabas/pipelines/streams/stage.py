@@ -22,10 +22,12 @@ from barnabas.pipelines.spark.reading_on import ReadingOn
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.checks import grown
 from barnabas.pipelines.streams.errors import TopicGrown
+from barnabas.pipelines.streams.event_time import NEVER, TimeTaker
 from barnabas.pipelines.streams.figures import sums_here
-from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
+from barnabas.pipelines.streams.operators.operator import Function
+from barnabas.pipelines.streams.order import BITS, Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
-from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
+from barnabas.pipelines.streams.plan import GlobalStep, Plan, SourceStep, StagePlan
 from barnabas.pipelines.streams.rows import Rows, in_ranks
 from barnabas.pipelines.streams.sink import TopicSink
 from barnabas.pipelines.streams.state.storage import LocalDirectory, settle
@@ -382,6 +384,18 @@ class Records:
         else:
             numbers = pc.index_in(one_chunk(table["topic"]), pa.array(plan.topics, pa.string()))
             self.topics = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+        self.untimed: list[tuple[str, dict[int, Exception]]] = []  # by source: records whose time can't be had
+        for source in plan.stages[0].sources:
+            if source.timestamp is not None:
+                self.take_times(source, source.timestamp)
+
+    def take_times(self, source: SourceStep, function: Function) -> None:
+        taker = TimeTaker(source, function, self)
+        self.times = self.times.copy()
+        timed, times = taker.take(self.of_topics(source.topics))
+        self.times[timed] = times
+        self.times[list(taker.failed)] = NEVER
+        self.untimed.append((source.name, taker.failed))
 
     def check(self, partition: int) -> None:
         for topic in np.unique(self.topics).tolist():
@@ -414,12 +428,18 @@ class Records:
         if self.headers is not None:
             origins.headers = self.headers if sorted_already else self.headers.take(pa.array(order))
         times = self.times[order]
+        placed = np.argsort(order) if self.untimed else order
+        untimed = [(name, int(placed[at]), error) for name, failed in self.untimed for at, error in failed.items()]
+        timed = np.ones(len(order), bool)
+        timed[[at for _, at, _ in untimed]] = False
 
         def rows_for(task: PartitionTask) -> dict[int, Rows]:
             found = {}
+            for name, at, error in untimed:
+                task.unreadable(name, at << BITS, error)
             for source in self.plan.stages[0].sources:
                 numbers = [self.plan.topics.index(name) for name in source.topics]
-                here = np.flatnonzero(np.isin(origins.topics, numbers))
+                here = np.flatnonzero(np.isin(origins.topics, numbers) & timed)
                 all_here = len(here) == len(times)
                 picked = (keys, values) if all_here else (keys.take(pa.array(here)), values.take(pa.array(here)))
                 serdes = (source.key_serde, source.value_serde)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ import pyarrow as pa
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
 from barnabas.pipelines.streams.context import Headers, RecordContext
 from barnabas.pipelines.streams.errors import RecordError, StreamsError
+from barnabas.pipelines.streams.event_time import Negative
 from barnabas.pipelines.streams.figures import OperatorFigures
 from barnabas.pipelines.streams.order import BITS, Numbers, records_of, spread
 from barnabas.pipelines.streams.origins import Origins, Place
@@ -220,13 +222,17 @@ class PartitionTask:
     def source_rows(
         self, name: str, keys: pa.Array, values: pa.Array, times: Numbers, ranks: Numbers, serdes: tuple[Any, Any]
     ) -> Rows:
-        def failed(rank: int, error: Exception) -> None:
-            before, self._doing = self._doing, name
-            self.fail(rank, error)
-            self._doing = before
-
+        failed = functools.partial(self.unreadable, name)
         raw_keys, raw_values = Raw(keys, serdes[0], failed), Raw(values, serdes[1], failed)
         return Rows(None, None, times, ranks, raw_keys=raw_keys, raw_values=raw_values)
+
+    def unreadable(self, source: str, rank: int, error: Exception) -> None:
+        before, self._doing = self._doing, source
+        if isinstance(error, Negative):
+            self.skip(f"can't go on with the record at {self.place(rank)}: {error}")
+        else:
+            self.fail(rank, error)
+        self._doing = before
 
     def send(self, send: Send, rows: Rows) -> None:
         if not len(rows):

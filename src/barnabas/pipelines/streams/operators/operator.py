@@ -12,8 +12,19 @@ from barnabas.pipelines.streams.origins import Place
 from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 
+Function = Callable[..., Any]  # of key and value, and of the context where it is wrapped so
 
-class Task(Protocol):
+
+class Caller(Protocol):
+    """Who calls a user's function, and hears of the records that it fails on."""
+
+    def context(self, rank: int, time_ms: int, /) -> RecordContext: ...
+
+    def fail(self, rank: int, error: Exception, /) -> None:
+        """Raises, naming operator and record; returns where the record became a dead letter."""
+
+
+class Task(Caller, Protocol):
     """What an operator sees of the partition and the batch it works in."""
 
     def store(self, name: str) -> Store: ...
@@ -29,8 +40,6 @@ class Task(Protocol):
 
     def headers(self, rank: int) -> Headers: ...
 
-    def context(self, rank: int, time_ms: int) -> RecordContext: ...
-
     def place(self, rank: int) -> Place:
         """Topic, partition and offset of the record that a row comes from."""
 
@@ -39,9 +48,6 @@ class Task(Protocol):
 
     def late(self, count: int) -> None:
         """So many rows were left out because their windows are closed."""
-
-    def fail(self, rank: int, error: Exception) -> None:
-        """Raises, naming operator and record; returns where the record became a dead letter."""
 
     def fail_at(self, time_ms: int, error: Exception) -> None:
         """Raises, naming operator and time."""
@@ -78,7 +84,7 @@ class OfValue:
         return self.function(value)
 
 
-def called(task: Task, rows: Rows, function: Callable[..., Any], contextual: bool = False) -> tuple[Rows, list[Any]]:
+def called(task: Caller, rows: Rows, function: Callable[..., Any], contextual: bool = False) -> tuple[Rows, list[Any]]:
     """The function's results for key and value of each row, beside those rows that it didn't fail on. If it is
     `contextual` it takes the record's context, too."""
     keys, values = rows.keys, rows.values

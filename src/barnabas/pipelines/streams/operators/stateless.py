@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from barnabas.pipelines.streams.expressions import Computed
-from barnabas.pipelines.streams.operators.operator import Operator, Task, called, wants_context
+from barnabas.pipelines.streams.operators.operator import Function, Operator, Task, called, wants_context
 from barnabas.pipelines.streams.rows import Rows, merged
-
-Function = Callable[..., Any]  # of key and value, and of the context where it is wrapped so
 
 
 @dataclass
 class Source(Operator):
-    """Rows as they come from topics; `run` is never asked."""
+    """Rows as they come from topics; `run` is never asked. `timestamp` gives their times (`event_time`)."""
 
     topics: tuple[str, ...]
+    timestamp: Function | None = None
     kind = "source"
 
     def detail(self) -> str:
