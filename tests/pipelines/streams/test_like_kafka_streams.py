@@ -238,6 +238,10 @@ TABLES: dict[str, Build] = {
     "windows-regrouped": lambda t: (
         grouped(t).windowed_by(TUMBLING).reduce(together).group_by(lambda key, value: key.key).count().map_values(str)
     ),
+    "table-limited": lambda t: rows(t).suppress(time_limit=7),
+    "table-limited-few": lambda t: rows(t).map_values(loud).suppress(time_limit=20, max_records=2),
+    "count-limited": lambda t: grouped(t).count().suppress(time_limit=7).map_values(str),
+    "tumbling-limited": lambda t: grouped(t).windowed_by(TUMBLING).reduce(together).suppress(time_limit=3),
     "table-filter-not": lambda t: rows(t).filter_not(lambda key, value: value == "1"),
     "table-reduce": lambda t: (
         rows(t)

@@ -183,6 +183,11 @@ def milliseconds(operator: str, given: Any) -> int:
     return given
 
 
+def optional_count(operator: str, given: Any, name: str) -> None:
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise TopologyError(f"{operator}() has {name} {given!r}: it is a whole number, 1 or more")
+
+
 def unfit(name: str) -> str | None:
     """Why it is no name of a topic, and of nothing else that becomes a part of one or of a path."""
     if name in (".", ".."):

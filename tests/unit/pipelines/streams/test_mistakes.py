@@ -93,8 +93,17 @@ MISTAKES: dict[str, Build] = {
     "windowed_by() takes windows, as tumbling(60_000), not a JoinWindows": (
         lambda t, s: s.group_by_key().windowed_by(within(5))
     ),
-    "suppress() is for windows, and count-1 has none: use windowed_by() before": (
+    "suppress() is for windows, and count-1 has none: windowed_by() before, or time_limit=": (
         lambda t, s: s.group_by_key().count().suppress()
+    ),
+    "suppress() takes max_records= with time_limit= only: windows are held until they close": (
+        lambda t, s: s.group_by_key().count().suppress(max_records=3)
+    ),
+    "suppress() has max_records 0: it is a whole number, 1 or more": (
+        lambda t, s: s.group_by_key().count().suppress(time_limit=5, max_records=0)
+    ),
+    "the time limit of suppress() is a timedelta or a whole number of milliseconds, not 'a second'": (
+        lambda t, s: s.group_by_key().count().suppress(time_limit="a second")
     ),
     "join() takes a stream, a table or a global table, not 3": lambda t, s: s.join(3, first),
     "join() needs a function of left and right, not lambda(a)": lambda t, s: s.join(t.table("rows"), lambda a: a),
