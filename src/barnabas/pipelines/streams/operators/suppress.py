@@ -15,15 +15,19 @@ import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_of
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.shapes import CLOCK, KEYS
 from barnabas.pipelines.streams.state.stores import Store
+from barnabas.pipelines.streams.windows import Windowed
+
+Closing = tuple[int, int, str, Windowed[Key]]  # a window by its end and its start
+Beginning = tuple[int, str, Key]  # a row by the time since which it is held
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Suppress(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
         (rows,) = inputs
         held, clock = task.store(self.store_name), task.store(times_of(self.store_name))
-        shown: list[tuple[Any, Any, int, int]] = []  # window, value, time, rank
+        shown: list[tuple[Key, Value, int, int]] = []  # window, value, time, rank
         columns = zip(rows.keys, rows.values, rows.times.tolist(), rows.ranks.tolist(), strict=True)
         if rows.clock is None:
             now = clock.get(TIME, -1)
@@ -65,12 +69,12 @@ class Suppress(Operator):
         keys, values, times, at = map(list, zip(*shown, strict=True)) if shown else ([], [], [], [])
         return made(keys, values, times, at, [None] * len(shown))
 
-    def hold(self, held: Store, key: Any, value: Any, time: int) -> None:
+    def hold(self, held: Store, key: Key, value: Value, time: int) -> None:
         if value is not None and key not in held.data:
             heapq.heappush(by_end(held), place_of(key))
         held.put(key, None if value is None else (value, time))
 
-    def closed(self, held: Store, stream_time: int) -> Iterator[tuple[Any, Any, int]]:
+    def closed(self, held: Store, stream_time: int) -> Iterator[tuple[Key, Value, int]]:
         """(window, value, time) of those that close now, by end and start; they are held no more."""
         waiting = by_end(held)
         while waiting and waiting[0][0] + self.grace_ms <= stream_time:
@@ -106,7 +110,7 @@ class SuppressForTime(Operator):
         (rows,) = inputs
         held, clock = task.store(self.store_name), task.store(times_of(self.store_name))
         waiting = by_beginning(held)
-        shown: list[tuple[Any, Any, int, int, Any]] = []  # key, value, time, rank, old
+        shown: list[tuple[Key, Value, int, int, Value]] = []  # key, value, time, rank, old
         assert rows.olds is not None
         reached = advanced(clock, rows.times).tolist()
         columns = zip(rows.keys, rows.values, rows.olds, rows.times.tolist(), rows.ranks.tolist(), reached, strict=True)
@@ -126,21 +130,21 @@ class SuppressForTime(Operator):
         return made(keys, values, times, ranks, olds)
 
 
-def by_beginning(held: Store) -> list[Any]:
+def by_beginning(held: Store) -> list[Beginning]:
     if held.index is None:
         held.index = [(since, repr(key), key) for key, (since, *_) in held.entries()]
         heapq.heapify(held.index)
-    index: list[Any] = held.index
+    index: list[Beginning] = held.index
     return index
 
 
-def place_of(key: Any) -> tuple[int, int, str, Any]:
+def place_of(key: Windowed[Key]) -> Closing:
     return key.end_ms, key.start_ms, repr(key.key), key
 
 
-def by_end(held: Store) -> list[Any]:
+def by_end(held: Store) -> list[Closing]:
     if held.index is None:
         held.index = [place_of(key) for key in held.data]
         heapq.heapify(held.index)
-    index: list[Any] = held.index
+    index: list[Closing] = held.index
     return index
