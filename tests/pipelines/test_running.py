@@ -187,6 +187,10 @@ def test_what_is_wrong_in_the_file_is_told_in_one_sentence_and_not_tried_again(t
         ("Topology('t').stream('t').to('u', valeu=STRING)", "line 4: TypeError: "),
         ("topology = Topology('t')\ntopology.stream('t')\ntopology.start(spark)", "topology t has no sink"),
         ("topology = Topology('t')\ntopology.stream('t').to('u')\ntopology.start(spark)", "cannot be reached"),
+        (
+            "t = Topology('t')\nt.stream('t').to('u')\nt.start(spark, trigger={'availablNow': True})",
+            "start() has a trigger 'availablNow': is availableNow meant?",
+        ),
         ("spark.readStream.format('barnabas').option('subscribe', 't').load()", "127.0.0.1:1 cannot be reached"),
         ("pass", "started no streaming query"),
     ],

@@ -29,6 +29,7 @@ from barnabas.streams import (
     session_window,
     sliding,
     tumbling,
+    with_context,
     within,
 )
 from tests.support import reference_libs
@@ -97,6 +98,12 @@ def rows(topology: Topology, topic: str = "in") -> Any:
 
 def grouped(topology: Topology) -> Any:
     return texts(topology).group_by_key()
+
+
+def timed(topology: Topology) -> Any:
+    """By the time that a function takes from the record, which may be negative, or none if there is no value."""
+    by_value = with_context(lambda key, value, context: context.timestamp_ms + 6 * int(value) - 10)
+    return topology.stream("in", value=STRING, timestamp=by_value)
 
 
 def text(value: Any) -> str:
@@ -181,6 +188,7 @@ STREAMS: dict[str, Build] = {
         .filter(lambda key, value: key is not None)
     ),
     "through": lambda t: texts(t).filter(not_one).through("between").map_values(marked),
+    "own-time": lambda t: timed(t).map_values(marked),
     "several-topics": lambda t: t.stream("in", "other", value=STRING),
     "streams-self": with_itself,
     "streams-at-once": lambda t: texts(t).outer_join(texts(t, "other"), pair, within(0, grace=GRACE)),
@@ -215,6 +223,7 @@ TABLES: dict[str, Build] = {
     "hopping-closed": lambda t: grouped(t).windowed_by(HOPPING).reduce(together).suppress(),
     "sliding-closed": lambda t: grouped(t).windowed_by(SLIDING).reduce(together).suppress(),
     "session-closed": lambda t: grouped(t).windowed_by(SESSION).reduce(together).suppress(),
+    "tumbling-own-time": lambda t: timed(t).group_by_key().windowed_by(TUMBLING).reduce(together),
     "tumbling-count": lambda t: grouped(t).windowed_by(TUMBLING).count().map_values(str),
     "hopping-count": lambda t: grouped(t).windowed_by(HOPPING).count().map_values(str),
     "sliding-count": lambda t: grouped(t).windowed_by(SLIDING).count().map_values(str),
@@ -229,6 +238,10 @@ TABLES: dict[str, Build] = {
     "windows-regrouped": lambda t: (
         grouped(t).windowed_by(TUMBLING).reduce(together).group_by(lambda key, value: key.key).count().map_values(str)
     ),
+    "table-limited": lambda t: rows(t).suppress(time_limit=7),
+    "table-limited-few": lambda t: rows(t).map_values(loud).suppress(time_limit=20, max_records=2),
+    "count-limited": lambda t: grouped(t).count().suppress(time_limit=7).map_values(str),
+    "tumbling-limited": lambda t: grouped(t).windowed_by(TUMBLING).reduce(together).suppress(time_limit=3),
     "table-filter-not": lambda t: rows(t).filter_not(lambda key, value: value == "1"),
     "table-reduce": lambda t: (
         rows(t)
@@ -279,6 +292,7 @@ TABLES: dict[str, Build] = {
         .join(rows(t), pair)
     ),
 }
+ALONE = {"stream-global-left", "own-time", "tumbling-own-time"}  # not beside the others in one topology
 LONELY = {"streams-left", "streams-outer", "streams-rekeyed", "streams-at-once"}  # some records later, see UNLIKE
 # Kafka Streams shows a sliding window twice that ends with one record and begins behind another, and what a join of
 # tables gives again when nothing became of nothing.
@@ -463,7 +477,7 @@ def alike(chain: tuple[str, ...], ours: list[Any], theirs: list[Any], once: bool
 
 def test_spark_gives_for_all_of_them_what_runs_in_this_process(spark: Any) -> None:
     """All in one topology with three partitions, in two batches with a restart between them."""
-    builds = {name: build for name, build in {**STREAMS, **TABLES}.items() if name != "stream-global-left"}
+    builds = {name: build for name, build in {**STREAMS, **TABLES}.items() if name not in ALONE}
     chance = random.Random(8)
     records = random_records("all", ["in", "other", "third"], chance, in_order=True)
     records += [(topic, key, value, time + 200) for topic, key, value, time in records]

@@ -169,6 +169,14 @@ public class Topologies {
             case "hopping-closed" -> windows(closed(grouped(builder).windowedBy(HOPPING).reduce(Topologies::together)));
             case "sliding-closed" -> windows(closed(grouped(builder).windowedBy(SLIDING).reduce(Topologies::together)));
             case "session-closed" -> windows(closed(grouped(builder).windowedBy(SESSION).reduce(Topologies::together)));
+            case "count-limited" -> shown(grouped(builder).count(Materialized.with(STRING, LONG))
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(7), Suppressed.BufferConfig.unbounded()))
+                .mapValues(String::valueOf));
+            case "tumbling-limited" -> windows(grouped(builder).windowedBy(TUMBLING).reduce(Topologies::together)
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(3), Suppressed.BufferConfig.unbounded())));
+            case "own-time" -> written(timed(builder).mapValues(value -> value + "!"));
+            case "tumbling-own-time" ->
+                windows(timed(builder).groupByKey().windowedBy(TUMBLING).reduce(Topologies::together));
             case "tumbling-count" -> windows(grouped(builder).windowedBy(TUMBLING).count().mapValues(String::valueOf));
             case "hopping-count" -> windows(grouped(builder).windowedBy(HOPPING).count().mapValues(String::valueOf));
             case "sliding-count" -> windows(grouped(builder).windowedBy(SLIDING).count().mapValues(String::valueOf));
@@ -241,6 +249,10 @@ public class Topologies {
                     (key, value, found) -> found + value,
                     (key, value, found) -> found.replaceFirst(value, ""),
                     Materialized.with(STRING, STRING)));
+            case "table-limited" -> shown(table
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(7), Suppressed.BufferConfig.unbounded())));
+            case "table-limited-few" -> shown(table.mapValues(value -> value + "!")
+                .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(20), Suppressed.BufferConfig.maxRecords(2))));
             case "table-filter-not" -> shown(table.filterNot((key, value) -> "1".equals(value)));
             case "table-reduce" -> shown(table
                 .groupBy((key, value) -> KeyValue.pair(value, key), Grouped.with(STRING, STRING))
@@ -358,6 +370,9 @@ public class Topologies {
                         (key, value, found) -> brief(found + "+" + value),
                         (key, value, found) -> brief(found + "-" + value),
                         Materialized.with(STRING, STRING))
+                    .toStream());
+                case "limited" -> there(stream.toTable(Materialized.with(STRING, STRING))
+                    .suppress(Suppressed.untilTimeLimit(Duration.ofMillis(4), Suppressed.BufferConfig.unbounded()))
                     .toStream());
                 case "process" -> {
                     String store = store();
@@ -480,6 +495,11 @@ public class Topologies {
 
     private static KGroupedStream<String, String> grouped(StreamsBuilder builder) {
         return builder.stream("in", TEXTS).groupByKey();
+    }
+
+    private static KStream<String, String> timed(StreamsBuilder builder) {
+        return builder.stream("in", Consumed.with(STRING, STRING).withTimestampExtractor((record, latest) ->
+            record.timestamp() + (record.value() == null ? 0 : 6 * Long.parseLong((String) record.value()) - 10)));
     }
 
     private static <W extends Windowed<String>, V> KTable<W, V> closed(KTable<W, V> table) {

@@ -6,6 +6,7 @@ the Python class that is in it decides. What is not known may heal: a pipeline t
 
 from __future__ import annotations
 
+import difflib
 import re
 import traceback
 from dataclasses import dataclass
@@ -77,8 +78,16 @@ def of_file(app: str, error: BaseException) -> Failure:
     line = next(
         (frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == app), 0
     )
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = f"{type(error).__name__}: {error}{_hint(error)}" if str(error) else type(error).__name__
     return Failure(f"{app}{f', line {line}' if line else ''}: {said}", not isinstance(error, MAY_HEAL), detail=detail)
+
+
+def _hint(error: BaseException) -> str:
+    """As Python's own traceback has it, which does not say it of errors that were caught."""
+    if not isinstance(error, AttributeError) or not isinstance(error.name, str) or error.obj is None:
+        return ""
+    near = difflib.get_close_matches(error.name, [one for one in dir(error.obj) if not one.startswith("_")], 1)
+    return f", is {near[0]} meant?" if near else ""
 
 
 def _python_error(text: str) -> tuple[str, str] | None:

@@ -66,6 +66,11 @@ def function_of_value(operator: str, given: Any, fields: dict[str, Any] | None =
     return OfValue(given)
 
 
+def timestamp(operator: str, given: Any) -> Any:
+    """A function of the value, of key and value, or of the context besides, or a column; None if there is none."""
+    return None if given is None else function_of_value(f"timestamp= of {operator}", given)
+
+
 def with_context(operator: str, given: WithContext) -> WithContext:
     if not takes(given.function, 3):
         raise TopologyError(
@@ -176,6 +181,11 @@ def milliseconds(operator: str, given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise TopologyError(f"{operator}() has run_on_ms {given!r}: it is a whole number of milliseconds, 0 or more")
     return given
+
+
+def optional_count(operator: str, given: Any, name: str) -> None:
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise TopologyError(f"{operator}() has {name} {given!r}: it is a whole number, 1 or more")
 
 
 def unfit(name: str) -> str | None:

@@ -25,7 +25,9 @@ def send_by_value(plan: Plan) -> None:
     Those that hold what no other process can have, as a lock or a connection, are told by the operator's name."""
     from pyspark import cloudpickle
 
-    of_functions = {module for stage in plan.stages for step in stage.steps for module in modules_of(step.operator)}
+    functions = [step.operator for stage in plan.stages for step in stage.steps]
+    timestamps = [source.timestamp for stage in plan.stages for source in stage.sources]
+    of_functions = {module for one in [*functions, *timestamps] for module in modules_of(one)}
     for name in sorted({*beside_the_script(), *(one for one in of_functions if not is_found(one))}):
         module = sys.modules.get(name)
         if module is not None and name != "__main__" and name.partition(".")[0] not in OURS:

@@ -33,6 +33,7 @@ from barnabas.pipelines.streams.checkpoint import (
     write_note,
 )
 from barnabas.pipelines.streams.errors import CheckpointError, StreamsError
+from barnabas.pipelines.streams.objects import Key
 from barnabas.pipelines.streams.placement import Placement, StorePlacement, read_placement
 from barnabas.pipelines.streams.state.shapes import CLOCK, key_in, renumbered, together
 from barnabas.pipelines.streams.state.storage import Directory, settle
@@ -242,7 +243,7 @@ class _Move:
         return found
 
 
-def unwrapped(key: Any, depth: int) -> Any:
+def unwrapped(key: Key, depth: int) -> Any:
     for _ in range(depth):
         key = key.key
     return key

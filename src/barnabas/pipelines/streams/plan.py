@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.pipelines.streams.graph import CHANGES, Graph, Node
 from barnabas.pipelines.streams.operators.folding import Count
-from barnabas.pipelines.streams.operators.operator import Operator
+from barnabas.pipelines.streams.operators.operator import Function, Operator
 from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import Branch, Repartition, Sink, Source
 from barnabas.pipelines.streams.operators.suppress import Suppress
@@ -35,6 +35,7 @@ class SourceStep:
     topics: tuple[str, ...]
     key_serde: Serde[Any]
     value_serde: Serde[Any]
+    timestamp: Function | None = None  # gives the times of records
 
 
 @dataclass
@@ -166,9 +167,8 @@ def planned(
         stage = stages[node.stage]
         operator = node.operator
         if isinstance(operator, Source):
-            stage.sources.append(
-                SourceStep(node.number, node.name, operator.topics, node.key_serde, slotted(graph, node))
-            )
+            serdes = node.key_serde, slotted(graph, node)
+            stage.sources.append(SourceStep(node.number, node.name, operator.topics, *serdes, operator.timestamp))
         elif isinstance(operator, Sink):
             above = node.inputs[0]
             placed = sink_partitions.get(operator.topic) or None if above.windows is not None else None

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.state.stores import Store
 from barnabas.pipelines.streams.windows import Duration
 
@@ -103,21 +104,21 @@ class KeyValueStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Key, default: Any = None) -> Any:
         return self._store.get(key, default)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Key, value: Value) -> None:
         """None removes."""
         self._store.put(key, value)
 
-    def put_if_absent(self, key: Any, value: Any) -> Any:
+    def put_if_absent(self, key: Key, value: Value) -> Any:
         """The value that was there."""
         old = self._store.get(key)
         if old is None:
             self._store.put(key, value)
         return old
 
-    def delete(self, key: Any) -> Any:
+    def delete(self, key: Key) -> Any:
         """The value that was there."""
         old = self._store.get(key)
         if old is not None:
@@ -135,7 +136,7 @@ class KeyValueStore:
         except TypeError:
             raise StreamsError("keys of a store that have no order can't be listed: use keys of one type") from None
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return key in self._store.data
 
     def __len__(self) -> int:

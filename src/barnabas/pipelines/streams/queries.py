@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.pipelines.streams.checkpoint import committed_batch, state_of
 from barnabas.pipelines.streams.errors import StateDamaged, StreamsError
 from barnabas.pipelines.streams.expressions import Aggregate, Col
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.folding import Summary
 from barnabas.pipelines.streams.state.remote import storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, Storage
@@ -49,7 +50,7 @@ class StateStore:
         self._root = ""
         self._partitions: dict[int, PartitionState] = {}
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """The value of a key, or None. In stores of windows the key is a `Windowed`."""
         if self._facts.shape == "keys":
             for table in self._tables():
@@ -82,7 +83,7 @@ class StateStore:
             entries.sort(key=lambda entry: (type(entry[0]).__name__, repr(entry[0])))
         yield from entries
 
-    def fetch(self, key: Any, from_ms: int = 0, to_ms: int = 1 << 62) -> list[tuple[Windowed[Any], Any]]:
+    def fetch(self, key: Key, from_ms: int = 0, to_ms: int = 1 << 62) -> list[tuple[Windowed[Any], Any]]:
         """The windows of a key that begin in this time, by start; of sessions, those that overlap it."""
         if self._facts.shape == "keys":
             raise StreamsError(f"store {self.name} has no windows: use get() or range()")
@@ -110,7 +111,7 @@ class StateStore:
                 for key, sessions in table.items():
                     yield from ((Windowed(key, start, end), self._shown(value)) for start, end, value in sessions)
 
-    def _shown(self, value: Any) -> Any:
+    def _shown(self, value: Value) -> Any:
         if not self._facts.columns:
             return value
         kinds = [Aggregate(kind, Col("value")) for _, kind in self._facts.columns]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.serdes import Serde
 
@@ -47,7 +48,7 @@ class Raw:
                 found.append(None)
         return found, wrong
 
-    def take(self, positions: Any) -> Raw:
+    def take(self, positions: Numbers) -> Raw:
         return Raw(self.bytes.take(pa.array(positions)), self.serde, self.failed)
 
 
@@ -56,12 +57,12 @@ class Rows:
 
     def __init__(
         self,
-        keys: list[Any] | None,
-        values: list[Any] | None,
+        keys: list[Key] | None,
+        values: list[Value] | None,
         times: Numbers,
         ranks: Numbers,
         *,
-        olds: list[Any] | None = None,
+        olds: list[Value] | None = None,
         raw_keys: Raw | None = None,
         raw_values: Raw | None = None,
         clock: tuple[Numbers, Numbers] | None = None,
@@ -80,13 +81,13 @@ class Rows:
         return len(self.ranks)
 
     @property
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[Key]:
         self._read_all()
         assert self._keys is not None
         return self._keys
 
     @property
-    def values(self) -> list[Any]:
+    def values(self) -> list[Value]:
         self._read_all()
         assert self._values is not None
         return self._values
@@ -132,7 +133,7 @@ class Rows:
         gone = set(positions)
         return self.take([at for at in range(len(self)) if at not in gone])
 
-    def with_values(self, values: list[Any], olds: list[Any] | None = None) -> Rows:
+    def with_values(self, values: list[Value], olds: list[Value] | None = None) -> Rows:
         return Rows(self._keys, values, self.times, self.ranks, olds=olds, raw_keys=self.raw_keys)
 
     def later(self, turn: int) -> Rows:
@@ -147,11 +148,13 @@ class Rows:
         rows.raw_keys, rows.raw_values = self.raw_keys, self.raw_values
         return rows
 
-    def with_keys(self, keys: list[Any]) -> Rows:
+    def with_keys(self, keys: list[Key]) -> Rows:
         return Rows(keys, self._values, self.times, self.ranks, raw_values=self.raw_values)
 
 
-def made(keys: list[Any], values: list[Any], times: list[int], ranks: list[int], olds: list[Any] | None = None) -> Rows:
+def made(
+    keys: list[Key], values: list[Value], times: list[int], ranks: list[int], olds: list[Value] | None = None
+) -> Rows:
     return Rows(keys, values, np.array(times, np.int64), np.array(ranks, np.int64), olds=olds)
 
 

@@ -44,6 +44,7 @@ from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.queries import StateStore, store_of, write_facts
 from barnabas.pipelines.streams.sink import TopicSink, topic_sink
 from barnabas.pipelines.streams.spark_ui import Shown, is_seen
+from barnabas.pipelines.streams.start_arguments import EARLIEST, check_start, source_settings
 from barnabas.pipelines.streams.state.remote import settings_of_session, storage_settings
 from barnabas.pipelines.streams.state.storage import Directory, Storage, settle
 
@@ -55,12 +56,10 @@ if TYPE_CHECKING:
     from barnabas.pipelines.streams.topology import Topology
 
 SINGLE_TOPIC_BATCH_RECORDS = 400_000  # several topics are merged by time, so the first batch takes all there is
-EARLIEST = "earliest"
 # Between source and shuffle there is nothing to compile, and what the plan of every batch costs is seen in latency.
 QUERY_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.lightweightPlanChangeValidation": "false"}
 RUN_ON_MS = 1_000  # of a topology that does not say otherwise
 _starting = threading.Lock()
-SINK_ONLY = ("kafka.transaction.timeout.ms", "kafka.compression.type", "kafka.acks", "kafka.batch.size")
 
 
 class StreamsRun:
@@ -149,6 +148,7 @@ def start_run(
         settings["kafka.bootstrap.servers"] = bootstrap_servers
     properties = kafka_properties({key.lower(): value for key, value in settings.items()}, {})
     settings["kafka.bootstrap.servers"] = properties["bootstrap.servers"]
+    check_start(graph, settings, trigger, starting_offsets, max_batch_records)
     partitions, sinks = until_there(lambda: partition_counts(graph, properties))
     check_co_partitioning(graph, partitions)
     # Up to here nothing was asked of Spark: under `barnabas pipeline run` it is started by the first question.
@@ -250,9 +250,7 @@ def read(
 
     function, schema = first_stage(plan, sink)
     spark.dataSource.register(TopologySource)
-    reader = spark.readStream.format(NAME).options(
-        **{key: value for key, value in settings.items() if key.lower() not in SINK_ONLY}
-    )
+    reader = spark.readStream.format(NAME).options(**source_settings(settings))
     reader = reader.option(STAGE, packed(function)).option(ROWS, StructType.fromDDL(schema).json())
     reader = reader.option("subscribe", ",".join(plan.topics)).option("startingOffsets", offsets)
     reader = reader.option("kafka.group.id", topology.name).option(RUN_ON, run_on_ms)

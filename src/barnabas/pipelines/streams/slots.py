@@ -15,7 +15,7 @@ from barnabas.pipelines.streams.expressions import ATTRIBUTES, Computed
 from barnabas.pipelines.streams.graph import Graph, Node
 from barnabas.pipelines.streams.operators.aggregates import AggregateByKey
 from barnabas.pipelines.streams.operators.folding import Count, Folding, Summary
-from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, SelectKey, Sink
+from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, SelectKey, Sink, Source
 from barnabas.pipelines.streams.operators.windowed import AggregateByWindow
 from barnabas.pipelines.streams.serdes import Serde, SerdeError
 
@@ -47,8 +47,12 @@ def slotted(graph: Graph, source: Node) -> Serde[Any]:
 
 
 def paths_read(graph: Graph, above: Node) -> list[str] | None:
-    """What columns behind a node read of its values; None if somebody else looks at them."""
+    """What columns at a node or behind it read of its values; None if somebody else looks at them."""
     found: list[str] = []
+    if isinstance(above.operator, Source) and above.operator.timestamp is not None:
+        if not isinstance(above.operator.timestamp, Computed):
+            return None
+        found += above.operator.timestamp.paths()
     for node in graph.consumers(above):
         operator = node.operator
         if isinstance(operator, (Filter, MapValues, SelectKey)) and isinstance(operator.function, Computed):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ from barnabas.pipelines.spark.reading_on import ReadingOn
 from barnabas.pipelines.spark.schema import arrow_schema
 from barnabas.pipelines.streams.checks import grown
 from barnabas.pipelines.streams.errors import TopicGrown
+from barnabas.pipelines.streams.event_time import NEVER, TimeTaker
 from barnabas.pipelines.streams.figures import sums_here
-from barnabas.pipelines.streams.order import Numbers, ranks_of, records_of
+from barnabas.pipelines.streams.objects import Key, Value
+from barnabas.pipelines.streams.operators.operator import Function
+from barnabas.pipelines.streams.order import BITS, Numbers, ranks_of, records_of
 from barnabas.pipelines.streams.origins import Origins, ranked, reached_by
-from barnabas.pipelines.streams.plan import GlobalStep, Plan, StagePlan
+from barnabas.pipelines.streams.plan import GlobalStep, Plan, SourceStep, StagePlan
 from barnabas.pipelines.streams.rows import Rows, in_ranks
 from barnabas.pipelines.streams.sink import TopicSink
 from barnabas.pipelines.streams.state.storage import LocalDirectory, settle
@@ -42,6 +45,13 @@ TOGETHER_ROWS = 4096
 OUTPUT = -1  # instead of a port: rows for the sink that only pass by
 BATCH_PROPERTY = "streaming.sql.batchId"
 RUN_PROPERTY = "spark.jobGroup.id"
+
+# Records in the order of processing, and the rows that they are for each source.
+Given = tuple[Origins, Callable[[PartitionTask], dict[int, Rows]]]
+# What goes to another stage: keys, values, values before, times, headers, and where rows stand (`Origins.at`).
+Sent = tuple[list[Key], list[Value], list[Value] | None, Numbers, pa.Array | None, tuple[Numbers, ...]]
+Parcel = tuple[int, int, Sent | pa.RecordBatch]  # stage, port, and rows or output that only passes by
+Arrived = tuple[int, list[Key], list[Value], list[Value] | None, Numbers, pa.Array | None, tuple[Numbers, ...]]
 
 
 def output_schema(plan: Plan) -> str:
@@ -177,7 +187,7 @@ class StageWork:
         self._states: dict[tuple[str, str], PartitionState] = {}
         self.wall_clock_ms = 0  # for those who ask
         self.passing: list[pa.RecordBatch] = []
-        self.parcels: dict[int, list[Any]] = {}  # by partition
+        self.parcels: dict[int, list[Parcel]] = {}  # by partition
         self.noted: list[Path] = []  # files of Spark's that tell what this batch is
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -216,7 +226,7 @@ class StageWork:
 
     def process_parcels(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Parcels are sorted by where their rows come from, so that a batch that is done again is the same."""
-        arrived: dict[int, list[Any]] = {}
+        arrived: dict[int, list[Arrived]] = {}
         for part, parcel in zip(table["part"].to_pylist(), table["parcel"].to_pylist(), strict=True):
             for stage, port, content in pickle.loads(parcel):
                 if port == OUTPUT and self.stage.last:
@@ -230,11 +240,11 @@ class StageWork:
         settle()
         yield from self.result()
 
-    def run_arrived(self, part: int, parcels: list[Any]) -> None:
+    def run_arrived(self, part: int, parcels: list[Arrived]) -> None:
         origins, ranks = ranked([parcel[-1] for parcel in parcels])
         rows: dict[int, Rows] = {}
         by_port: dict[int, list[Rows]] = {}
-        headers: dict[int, Any] = {}
+        headers: dict[int, list[dict[str, Any]] | None] = {}
         for (port, keys, values, olds, times, theirs, _), own in zip(parcels, ranks, strict=True):
             by_port.setdefault(port, []).append(Rows(keys, values, times, own, olds=olds))
             if theirs is not None:
@@ -245,7 +255,7 @@ class StageWork:
             rows[port] = joined(pieces)
         self.run_task((origins, lambda task: rows), part)
 
-    def run_task(self, given: Any, partition: int | None) -> None:
+    def run_task(self, given: Given, partition: int | None) -> None:
         origins, rows_for = given
         state = self.state(f"{self.stage.number}/{partition}") if self.stage.stateful else None
         tables = {step.store_name: self.global_view(step) for step in self.plan.stages[0].global_tables}
@@ -343,7 +353,13 @@ class StageWork:
         return self.columns(topic, *found, None, pa.array(entries, schema_headers()))
 
     def columns(
-        self, topic: str, keys: pa.Array, values: pa.Array, stamps: pa.Array, placed: Numbers | None, headers: Any
+        self,
+        topic: str,
+        keys: pa.Array,
+        values: pa.Array,
+        stamps: pa.Array,
+        placed: Numbers | None,
+        headers: pa.Array | None,
     ) -> list[pa.Array]:
         count = len(values)
         found = [pa.repeat(topic, count), plain(keys), plain(values), stamps]
@@ -382,6 +398,18 @@ class Records:
         else:
             numbers = pc.index_in(one_chunk(table["topic"]), pa.array(plan.topics, pa.string()))
             self.topics = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+        self.untimed: list[tuple[str, dict[int, Exception]]] = []  # by source: records whose time can't be had
+        for source in plan.stages[0].sources:
+            if source.timestamp is not None:
+                self.take_times(source, source.timestamp)
+
+    def take_times(self, source: SourceStep, function: Function) -> None:
+        taker = TimeTaker(source, function, self)
+        self.times = self.times.copy()
+        timed, times = taker.take(self.of_topics(source.topics))
+        self.times[timed] = times
+        self.times[list(taker.failed)] = NEVER
+        self.untimed.append((source.name, taker.failed))
 
     def check(self, partition: int) -> None:
         for topic in np.unique(self.topics).tolist():
@@ -394,17 +422,17 @@ class Records:
         numbers = [self.plan.topics.index(name) for name in names]
         return np.flatnonzero(np.isin(self.topics, numbers))
 
-    def all_in_order(self) -> Any:
+    def all_in_order(self) -> Given:
         """One after the other, as they lie in the batch."""
         return self._given(np.arange(len(self.offsets)), self.times)
 
-    def by_time(self) -> Any:
+    def by_time(self) -> Given:
         reached = reached_by(self.times, self.topics)
         if len(self.plan.topics) == 1:
             return self._given(np.arange(len(self.offsets)), reached)
         return self._given(np.lexsort((self.offsets, self.topics, reached)), reached)
 
-    def _given(self, order: Numbers, reached: Numbers) -> Any:
+    def _given(self, order: Numbers, reached: Numbers) -> Given:
         sorted_already = bool((order[:-1] < order[1:]).all())
         keys, values = self.keys, self.values
         if not sorted_already:
@@ -414,12 +442,18 @@ class Records:
         if self.headers is not None:
             origins.headers = self.headers if sorted_already else self.headers.take(pa.array(order))
         times = self.times[order]
+        placed = np.argsort(order) if self.untimed else order
+        untimed = [(name, int(placed[at]), error) for name, failed in self.untimed for at, error in failed.items()]
+        timed = np.ones(len(order), bool)
+        timed[[at for _, at, _ in untimed]] = False
 
         def rows_for(task: PartitionTask) -> dict[int, Rows]:
             found = {}
+            for name, at, error in untimed:
+                task.unreadable(name, at << BITS, error)
             for source in self.plan.stages[0].sources:
                 numbers = [self.plan.topics.index(name) for name in source.topics]
-                here = np.flatnonzero(np.isin(origins.topics, numbers))
+                here = np.flatnonzero(np.isin(origins.topics, numbers) & timed)
                 all_here = len(here) == len(times)
                 picked = (keys, values) if all_here else (keys.take(pa.array(here)), values.take(pa.array(here)))
                 serdes = (source.key_serde, source.value_serde)

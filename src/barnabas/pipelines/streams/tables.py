@@ -12,11 +12,11 @@ from barnabas.pipelines.streams.graph import GlobalNode, Graph, NamedStore, Node
 from barnabas.pipelines.streams.operators.aggregates import GroupTable
 from barnabas.pipelines.streams.operators.foreign_key import JoinByForeignKey, Subscribe
 from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, Repartition, ToStream
-from barnabas.pipelines.streams.operators.suppress import Suppress
+from barnabas.pipelines.streams.operators.suppress import Suppress, SuppressForTime
 from barnabas.pipelines.streams.operators.tables import JoinTables, Materialize, TableSource
 from barnabas.pipelines.streams.serdes import AUTO, Serde
 from barnabas.pipelines.streams.streams import OUTER, Stream
-from barnabas.pipelines.streams.windows import SessionWindows, TimeWindows
+from barnabas.pipelines.streams.windows import Duration, SessionWindows, TimeWindows, milliseconds
 
 if TYPE_CHECKING:
     from barnabas.pipelines.streams.grouped import GroupedTable
@@ -58,11 +58,25 @@ class Table(Generic[K, V]):
     def to(self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
         self.to_stream().to(topic, key=key, value=value)
 
-    def suppress(self, *, store: str | None = None) -> Table[K, V]:
-        """Windows show their result once, when they are closed: stream time has passed their end and the grace."""
+    def suppress(
+        self, *, time_limit: Duration | None = None, max_records: int | None = None, store: str | None = None
+    ) -> Table[K, V]:
+        """Windows show their result once, when they are closed: stream time has passed their end and the grace. With a
+        `time_limit` any table shows a row that has changed when stream time is so much later, with its last value; of
+        more rows than `max_records` the oldest is shown before."""
+        if time_limit is not None:
+            limit_ms, most = milliseconds(time_limit, "the time limit of suppress()"), max_records
+            arguments.optional_count("suppress", most, "max_records")
+            operator = SuppressForTime(f"suppress-{len(self._graph.nodes)}", limit_ms, most)
+            return self._then("suppress", operator, store)
+        if max_records is not None:
+            raise TopologyError(
+                "suppress() takes max_records= with time_limit= only: windows are held until they close"
+            )
         windows = self._node.windows
         if windows is None:
-            raise TopologyError(f"suppress() is for windows, and {self._node.name} has none: use windowed_by() before")
+            name = self._node.name
+            raise TopologyError(f"suppress() is for windows, and {name} has none: windowed_by() before, or time_limit=")
         grace_ms = windows.grace_ms
         if isinstance(windows, SessionWindows):
             grace_ms += windows.gap_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections import Counter
@@ -15,7 +16,9 @@ import pyarrow as pa
 from barnabas.pipelines.spark.sink.murmur2 import partitions_of
 from barnabas.pipelines.streams.context import Headers, RecordContext
 from barnabas.pipelines.streams.errors import RecordError, StreamsError
+from barnabas.pipelines.streams.event_time import Negative
 from barnabas.pipelines.streams.figures import OperatorFigures
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.order import BITS, Numbers, records_of, spread
 from barnabas.pipelines.streams.origins import Origins, Place
 from barnabas.pipelines.streams.plan import ALL_TOPICS, Plan, Send, SinkStep, StagePlan, Step
@@ -36,13 +39,16 @@ class GlobalView:
 
     def __init__(self, stores: Sequence[Store]) -> None:
         self._tables = [store.data for store in stores]
-        self.data = self
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Key, default: Any = None) -> Any:
         for table in self._tables:
             if key in table:
                 return table[key]
         return default
+
+
+def rows_in(found: Rows | list[Rows]) -> int:
+    return sum(map(len, found)) if isinstance(found, list) else len(found)
 
 
 class PartitionTask:
@@ -54,7 +60,7 @@ class PartitionTask:
         stage: StagePlan,
         origins: Origins,
         state: PartitionState | None,
-        tables: dict[str, Any],
+        tables: dict[str, GlobalView],
         wall_clock_ms: int,
     ) -> None:
         self.wall_clock_ms = wall_clock_ms
@@ -72,7 +78,7 @@ class PartitionTask:
         assert self._state is not None
         return self._state.store(name)
 
-    def global_store(self, name: str) -> Any:
+    def global_store(self, name: str) -> GlobalView:
         return self._tables[name]
 
     def arrived(self, sources: tuple[int, ...]) -> tuple[Numbers, Numbers]:
@@ -156,7 +162,7 @@ class PartitionTask:
             with self.doing(step.name):
                 inputs = [self.rows_for(one, step.number) for one in step.inputs]
                 found = step.operator.run(self, [rows for rows, _ in inputs])
-                self.count(sum(len(rows) for rows, _ in inputs), len(found))
+                self.count(sum(rows_in(rows) for rows, _ in inputs), rows_in(found))
                 self.keep(step, found, min(room for _, room in inputs))
         for send in self._stage.sends:
             with self.doing(send.name):
@@ -218,15 +224,25 @@ class PartitionTask:
         self.counted.late += count
 
     def source_rows(
-        self, name: str, keys: pa.Array, values: pa.Array, times: Numbers, ranks: Numbers, serdes: tuple[Any, Any]
+        self,
+        name: str,
+        keys: pa.Array,
+        values: pa.Array,
+        times: Numbers,
+        ranks: Numbers,
+        serdes: tuple[Serde[Key], Serde[Value]],
     ) -> Rows:
-        def failed(rank: int, error: Exception) -> None:
-            before, self._doing = self._doing, name
-            self.fail(rank, error)
-            self._doing = before
-
+        failed = functools.partial(self.unreadable, name)
         raw_keys, raw_values = Raw(keys, serdes[0], failed), Raw(values, serdes[1], failed)
         return Rows(None, None, times, ranks, raw_keys=raw_keys, raw_values=raw_values)
+
+    def unreadable(self, source: str, rank: int, error: Exception) -> None:
+        before, self._doing = self._doing, source
+        if isinstance(error, Negative):
+            self.skip(f"can't go on with the record at {self.place(rank)}: {error}")
+        else:
+            self.fail(rank, error)
+        self._doing = before
 
     def send(self, send: Send, rows: Rows) -> None:
         if not len(rows):

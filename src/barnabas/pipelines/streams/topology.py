@@ -13,14 +13,17 @@ The seam with `barnabas pipeline run`: `start(spark, bootstrap_servers=..., chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.checks import AT_LEAST_ONCE, cache_bytes, error_policy, guarantee
 from barnabas.pipelines.streams.errors import TopologyError
-from barnabas.pipelines.streams.graph import BATCH, GlobalNode, Graph
+from barnabas.pipelines.streams.event_time import check_one_for_a_topic
+from barnabas.pipelines.streams.expressions import Expression
+from barnabas.pipelines.streams.graph import BATCH, GlobalNode, Graph, Node
 from barnabas.pipelines.streams.operators.stateless import Source
 from barnabas.pipelines.streams.operators.tables import TableSource
 from barnabas.pipelines.streams.serdes import JSON, STRING, Serde
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+Timestamp = Callable[..., int | datetime] | Expression
 
 
 class Topology:
@@ -61,31 +65,42 @@ class Topology:
         self.graph = Graph(emit=arguments.emit("Topology", emit) or BATCH)
 
     @overload
-    def stream(self, *topics: str) -> Stream[str, Any]: ...
+    def stream(self, *topics: str, timestamp: Timestamp | None = ...) -> Stream[str, Any]: ...
     @overload
-    def stream(self, *topics: str, value: Serde[V]) -> Stream[str, V]: ...
+    def stream(self, *topics: str, value: Serde[V], timestamp: Timestamp | None = ...) -> Stream[str, V]: ...
     @overload
-    def stream(self, *topics: str, key: Serde[K]) -> Stream[K, Any]: ...
+    def stream(self, *topics: str, key: Serde[K], timestamp: Timestamp | None = ...) -> Stream[K, Any]: ...
     @overload
-    def stream(self, *topics: str, key: Serde[K], value: Serde[V]) -> Stream[K, V]: ...
+    def stream(
+        self, *topics: str, key: Serde[K], value: Serde[V], timestamp: Timestamp | None = ...
+    ) -> Stream[K, V]: ...
     def stream(
         self,
         *topics: str,
         key: Serde[Any] = STRING,
         value: Serde[Any] = JSON,
+        timestamp: Timestamp | None = None,
     ) -> Stream[Any, Any]:
+        """`timestamp` takes the records' times from them: a function of the value, of key and value, with_context() of
+        what else there is of the record, or a column. It gives milliseconds or a datetime."""
         if not topics:
             raise TopologyError("stream() needs the name of a topic")
-        return Stream(self.graph, self._source("stream", topics, key, value))
+        return Stream(self.graph, self._source("stream", topics, key, value, timestamp))
 
     @overload
-    def table(self, topic: str, *, store: str | None = ...) -> Table[str, Any]: ...
+    def table(self, topic: str, *, store: str | None = ..., timestamp: Timestamp | None = ...) -> Table[str, Any]: ...
     @overload
-    def table(self, topic: str, *, value: Serde[V], store: str | None = ...) -> Table[str, V]: ...
+    def table(
+        self, topic: str, *, value: Serde[V], store: str | None = ..., timestamp: Timestamp | None = ...
+    ) -> Table[str, V]: ...
     @overload
-    def table(self, topic: str, *, key: Serde[K], store: str | None = ...) -> Table[K, Any]: ...
+    def table(
+        self, topic: str, *, key: Serde[K], store: str | None = ..., timestamp: Timestamp | None = ...
+    ) -> Table[K, Any]: ...
     @overload
-    def table(self, topic: str, *, key: Serde[K], value: Serde[V], store: str | None = ...) -> Table[K, V]: ...
+    def table(
+        self, topic: str, *, key: Serde[K], value: Serde[V], store: str | None = ..., timestamp: Timestamp | None = ...
+    ) -> Table[K, V]: ...
     def table(
         self,
         topic: str,
@@ -93,10 +108,11 @@ class Topology:
         key: Serde[Any] = STRING,
         value: Serde[Any] = JSON,
         store: str | None = None,
+        timestamp: Timestamp | None = None,
     ) -> Table[Any, Any]:
-        """The last value of each key; with `store` it can be asked for from outside."""
+        """The last value of each key; with `store` it can be asked for from outside. `timestamp` is as of stream()."""
         arguments.store_name("table", store)
-        source = self._source("table", (topic,), key, value)
+        source = self._source("table", (topic,), key, value, timestamp)
         return Table(self.graph, tabled(self.graph, source, TableSource, store))
 
     @overload
@@ -177,14 +193,19 @@ class Topology:
             options=options or {},
         )
 
-    def _source(self, called: str, topics: tuple[str, ...], key: Serde[Any], value: Serde[Any]) -> Any:
+    def _source(
+        self, called: str, topics: tuple[str, ...], key: Serde[Any], value: Serde[Any], timestamp: Timestamp | None
+    ) -> Node:
         for topic in topics:
             arguments.topic(called, topic)
+        if timestamp is not None:
+            check_one_for_a_topic(self.graph, called, topics)
         facts = {
             "key_serde": arguments.serde(called, key, "key", *topics[:1]),
             "value_serde": arguments.serde(called, value, "value", *topics[:1]),
         }
-        return self.graph.add(Source(tuple(topics)), keyed=True, **facts)
+        source = Source(tuple(topics), arguments.timestamp(called, timestamp))
+        return self.graph.add(source, keyed=True, **facts)
 
 
 def checked_name(name: str) -> str:

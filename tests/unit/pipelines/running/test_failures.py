@@ -70,6 +70,10 @@ def raised(error: BaseException) -> BaseException:
 
 
 def test_what_is_wrong_in_the_file_stays_wrong_and_is_told_with_its_line() -> None:
+    with pytest.raises(AttributeError) as mistyped:
+        str.repalce  # type: ignore[attr-defined]  # noqa: B018
+    told = of_file("app.py", mistyped.value).told()
+    assert told == "app.py: AttributeError: type object 'str' has no attribute 'repalce', is replace meant?"
     failure = of_file(__file__, raised(KeyError("topic")))
     assert failure.final
     assert failure.sentence.startswith(f"{__file__}, line ")

@@ -193,6 +193,7 @@ OPERATORS: dict[str, Callable[[Chains, Any], Any]] = {
         s.to_table().group_by(lambda key, value: key_of(value)).count().to_stream().map_values(str)
     ),
     "table-aggregate": lambda chain, s: there(aggregated(s.to_table()).to_stream()),
+    "limited": lambda chain, s: there(s.to_table().suppress(time_limit=4).to_stream()),
     "process": lambda chain, s: processed(Last, chain, s),
     "punctuate": lambda chain, s: processed(Gathered, chain, s),
 }

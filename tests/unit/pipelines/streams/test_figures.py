@@ -43,6 +43,18 @@ def test_rows_late_and_skipped_records_are_counted_by_operator() -> None:
     assert f"State: {state.rows} rows" in text
 
 
+def test_branches_count_rows_and_not_each_other() -> None:
+    topology = Topology()
+    big, small = topology.stream("in", value=STRING).branch(lambda key, value: value > "4", lambda key, value: True)
+    big.to("big")
+    small.to("small")
+    with TopologyTestDriver(topology) as driver:
+        for value in "1728396":
+            driver.pipe_input("in", "a", value)
+        told = [(name, one.rows_in, one.rows_out) for name, one in driver.figures().operators.items()]
+    assert told[1:4] == [("branch-1", 7, 7), ("branch-output-2", 7, 4), ("branch-output-3", 7, 3)]
+
+
 def test_state_on_disk_tells_of_its_cache() -> None:
     with TopologyTestDriver(counting(state_cache_bytes=0)) as driver:
         for time in range(5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.spark.option_values import OptionError
 from barnabas.streams import (
     LONG,
     STRING,
@@ -93,8 +95,17 @@ MISTAKES: dict[str, Build] = {
     "windowed_by() takes windows, as tumbling(60_000), not a JoinWindows": (
         lambda t, s: s.group_by_key().windowed_by(within(5))
     ),
-    "suppress() is for windows, and count-1 has none: use windowed_by() before": (
+    "suppress() is for windows, and count-1 has none: windowed_by() before, or time_limit=": (
         lambda t, s: s.group_by_key().count().suppress()
+    ),
+    "suppress() takes max_records= with time_limit= only: windows are held until they close": (
+        lambda t, s: s.group_by_key().count().suppress(max_records=3)
+    ),
+    "suppress() has max_records 0: it is a whole number, 1 or more": (
+        lambda t, s: s.group_by_key().count().suppress(time_limit=5, max_records=0)
+    ),
+    "the time limit of suppress() is a timedelta or a whole number of milliseconds, not 'a second'": (
+        lambda t, s: s.group_by_key().count().suppress(time_limit="a second")
     ),
     "join() takes a stream, a table or a global table, not 3": lambda t, s: s.join(3, first),
     "join() needs a function of left and right, not lambda(a)": lambda t, s: s.join(t.table("rows"), lambda a: a),
@@ -272,3 +283,24 @@ def test_an_error_policy_and_the_topic_of_dead_letters_fit() -> None:
         Topology(on_error="dead_letter")
     with pytest.raises(TopologyError, match="on_error='skip' takes no dead_letter="):
         Topology(on_error="skip", dead_letter="dead")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"trigger": {"availablNow": True}}, "start() has a trigger 'availablNow': is availableNow meant?"),
+        ({"trigger": "1 second"}, """start() takes a trigger as {"availableNow": True}, not '1 second'"""),
+        (
+            {"starting_offsets": "erliest"},
+            "starting_offsets 'erliest': they are earliest, latest or {topic: {partition",
+        ),
+        ({"max_batch_records": 0}, "start() has max_batch_records 0: it is a whole number, 1 or more"),
+        ({"options": {"kafka.securty.protocol": "SSL"}}, "is kafka.security.protocol meant?"),
+    ],
+)
+def test_a_wrong_start_is_told_before_brokers_and_spark_are_asked(given: Any, said: str) -> None:
+    topology = Topology()
+    topology.stream("in").to("out")
+    spark: Any = None
+    with pytest.raises((TopologyError, OptionError), match=re.escape(said)):
+        topology.start(spark, bootstrap_servers="127.0.0.1:1", **given)

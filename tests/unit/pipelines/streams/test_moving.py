@@ -118,6 +118,7 @@ TOPOLOGIES: dict[str, Callable[[Topology], Any]] = {
     "session": functools.partial(windows, session_window(3, grace=GRACE)),
     "suppressed": functools.partial(suppressed, tumbling(7, grace=GRACE)),
     "suppressed sessions": functools.partial(suppressed, session_window(3, grace=GRACE)),
+    "held back": lambda topology: topology.table("in", value=STRING).suppress(time_limit=5).to_stream(),
     "windows counted again": windows_counted_again,
     "join": functools.partial(joined_streams, "join"),
     "left join": functools.partial(joined_streams, "left_join"),

@@ -228,6 +228,31 @@ def test_suppressed_windows_show_one_result_when_they_close(cut: int | None) -> 
         stream(Topology()).group_by_key().count().suppress()
 
 
+@pytest.mark.parametrize("cut", [None, 2, 4, 6, 7])
+def test_rows_are_held_back_for_a_time_and_change_from_what_was_shown(cut: int | None) -> None:
+    def held() -> tuple[Topology, Any]:
+        topology = Topology()
+        return topology, topology.table("in", value=STRING).suppress(time_limit=10)
+
+    records: Records = [
+        *[("in", "a", "1", 0), ("in", "b", "1", 1), ("in", "a", "2", 2), ("in", "a", "3", 3), ("in", "c", "9", 11)],
+        *[("in", "a", "2", 12), ("in", "a", "1", 13), ("in", "d", "9", 40)],
+    ]
+    topology, table = held()
+    table.to("out", value=STRING)
+    assert run(topology, records, cut=cut) == [("a", "3"), ("b", "1"), ("c", "9"), ("a", "1")]
+    topology, table = held()
+    table.group_by(lambda key, value: value).count().to("out", value=LONG)
+    assert dict(run(topology, records, cut=cut)) == {"3": 0, "1": 2, "9": 1}
+
+
+def test_of_more_rows_than_may_be_held_the_oldest_is_shown() -> None:
+    topology = Topology()
+    topology.table("in", value=STRING).suppress(time_limit=1000, max_records=2).to("out", value=STRING)
+    records: Records = [("in", key, f"{number}", number) for number, key in enumerate("abacdb")]
+    assert run(topology, records) == [("a", "2"), ("b", "1"), ("c", "3")]
+
+
 @pytest.mark.parametrize("cut", [None, 1, 2, 3, 4])
 def test_a_stream_meets_the_row_that_the_table_had_then(cut: int | None) -> None:
     topology = Topology()

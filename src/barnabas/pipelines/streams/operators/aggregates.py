@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.objects import Folded, Key, Value
 from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
 from barnabas.pipelines.streams.operators.operator import Operator, Task
@@ -93,9 +94,9 @@ class AggregateTable(Operator):
     of which may be None."""
 
     store_name: str
-    initial: Callable[[], Any]
-    adder: Callable[[Any, Any, Any], Any]
-    subtractor: Callable[[Any, Any, Any], Any]
+    initial: Callable[[], Folded]
+    adder: Callable[[Key, Value, Folded], Folded]
+    subtractor: Callable[[Key, Value, Folded], Folded]
     any_order: bool = False  # whether changes give the same in any order, and those of a row that come to nothing too
     every_change: bool = False
     kind = "aggregate-table"
@@ -132,7 +133,7 @@ class AggregateTable(Operator):
 class GroupTable(Operator):
     """Both sides of a table's change under their new keys, as (old, new): together where the keys are the same."""
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Key, Value], Key]
     kind = "group-table"
     several_rows = True
 
@@ -163,7 +164,7 @@ class GroupTable(Operator):
 class Grouped:
     """The keys of a batch with what was folded of each, and the greatest time and rank."""
 
-    def __init__(self, keys: list[Any], parts: list[Any], times: Numbers, ranks: Numbers) -> None:
+    def __init__(self, keys: list[Key], parts: list[Folded], times: Numbers, ranks: Numbers) -> None:
         self.keys, self.parts, self.times, self.ranks = keys, parts, times, ranks
         self.starts: list[int] = []
 
@@ -236,7 +237,7 @@ def in_order(inputs: list[Rows]) -> Any:
     return sorted(found, key=lambda row: (row[4], row[0]))
 
 
-def hashable(key: Any) -> Any:
+def hashable(key: Key) -> Key:
     try:
         hash(key)
     except TypeError:

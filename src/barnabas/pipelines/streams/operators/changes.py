@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from barnabas.pipelines.streams.objects import Folded, Value
 from barnabas.pipelines.streams.operators.operator import Task
 from barnabas.pipelines.streams.rows import Rows, in_ranks, made
 
@@ -76,20 +77,20 @@ class Changes:
         places, news, olds, times, ranks = zip(*self._rows, strict=True) if self._rows else ((), (), (), (), ())
         return in_ranks(made([key_of(place) for place in places], list(news), list(times), list(ranks), list(olds)))
 
-    def _shown(self, aggregate: Any) -> Any:
+    def _shown(self, aggregate: Folded) -> Folded:
         return None if aggregate is None else self._result(aggregate)
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Any:
     return value
 
 
-def kept(value: Any) -> Any:
+def kept(value: Value) -> Any:
     """What stays as it is when the function changes the original."""
     return value if is_immutable(value) else pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-def is_immutable(value: Any) -> bool:
+def is_immutable(value: Value) -> bool:
     kind = type(value)
     if kind is not tuple:
         return kind in IMMUTABLE

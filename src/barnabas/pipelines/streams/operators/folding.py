@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.pipelines.streams.expressions import Aggregate
+from barnabas.pipelines.streams.objects import Folded, Key, Value
 
 
 class Folding:
@@ -22,18 +23,18 @@ class Folding:
     by_column = False
     leaves_old = False  # adding makes a new aggregate and never changes the one before
 
-    def first(self) -> Any:
+    def first(self) -> Folded:
         """Where nothing was aggregated yet; None where the first value stands for itself."""
         return None
 
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+    def add(self, key: Key, value: Value, aggregate: Folded) -> Folded:
         raise NotImplementedError
 
-    def combine(self, key: Any, one: Any, other: Any) -> Any:
+    def combine(self, key: Key, one: Folded, other: Folded) -> Folded:
         """Of two aggregates of the same key; either may be None."""
         raise NotImplementedError
 
-    def result(self, aggregate: Any) -> Any:
+    def result(self, aggregate: Folded) -> Value:
         """What is shown of it."""
         return aggregate
 
@@ -45,13 +46,13 @@ class Count(Folding):
     def first(self) -> int:
         return 0
 
-    def add(self, key: Any, value: Any, aggregate: int) -> int:
+    def add(self, key: Key, value: Value, aggregate: int) -> int:
         return aggregate + 1
 
-    def combine(self, key: Any, one: int | None, other: int | None) -> int:
+    def combine(self, key: Key, one: int | None, other: int | None) -> int:
         return (one or 0) + (other or 0)
 
-    def columns(self, keys: list[Any], values: list[Any]) -> dict[str, pa.Array]:
+    def columns(self, keys: list[Key], values: list[Value]) -> dict[str, pa.Array]:
         return {}
 
     def asked(self) -> list[tuple[Any, str]]:
@@ -64,13 +65,13 @@ class Count(Folding):
 
 @dataclass
 class Reduce(Folding):
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Value, Value], Value]
     kind = "reduce"
 
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+    def add(self, key: Key, value: Value, aggregate: Folded) -> Folded:
         return value if aggregate is None else self.function(aggregate, value)
 
-    def combine(self, key: Any, one: Any, other: Any) -> Any:
+    def combine(self, key: Key, one: Folded, other: Folded) -> Folded:
         if one is None or other is None:
             return other if one is None else one
         return self.function(one, other)
@@ -78,17 +79,17 @@ class Reduce(Folding):
 
 @dataclass
 class Fold(Folding):
-    initial: Callable[[], Any]
-    function: Callable[[Any, Any, Any], Any]
-    merger: Callable[[Any, Any, Any], Any] | None = None
+    initial: Callable[[], Folded]
+    function: Callable[[Key, Value, Folded], Folded]
+    merger: Callable[[Key, Folded, Folded], Folded] | None = None
 
-    def first(self) -> Any:
+    def first(self) -> Folded:
         return self.initial()
 
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+    def add(self, key: Key, value: Value, aggregate: Folded) -> Folded:
         return self.function(key, value, aggregate)
 
-    def combine(self, key: Any, one: Any, other: Any) -> Any:
+    def combine(self, key: Key, one: Folded, other: Folded) -> Folded:
         if one is None or other is None:
             return other if one is None else one
         assert self.merger is not None
@@ -102,17 +103,17 @@ class Summary(Folding):
     wanted: dict[str, Aggregate]
     by_column = True
 
-    def first(self) -> Any:
+    def first(self) -> Folded:
         return None
 
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+    def add(self, key: Key, value: Value, aggregate: Folded) -> Folded:
         parts = []
         for one in self.wanted.values():
             found = one.computed(key, value)
             parts.append(None if found is None else (found, 1))
         return self.combine(key, aggregate, tuple(parts))
 
-    def combine(self, key: Any, one: Any, other: Any) -> Any:
+    def combine(self, key: Key, one: Folded, other: Folded) -> Folded:
         if one is None or other is None:
             return other if one is None else one
         merges = [aggregate.merge for aggregate in self.wanted.values()]
@@ -120,12 +121,12 @@ class Summary(Folding):
             b if a is None else a if b is None else merge(a, b) for merge, a, b in zip(merges, one, other, strict=True)
         )
 
-    def result(self, aggregate: Any) -> Any:
+    def result(self, aggregate: Folded) -> Value:
         if aggregate is None:
             return None
         return {name: one.result(part) for (name, one), part in zip(self.wanted.items(), aggregate, strict=True)}
 
-    def columns(self, keys: list[Any], values: list[Any]) -> dict[str, pa.Array]:
+    def columns(self, keys: list[Key], values: list[Value]) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
         for one in self.wanted.values():
             if str(one.expression) not in found:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.changes import latest_of
-from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.operators.operator import Joiner, Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
@@ -27,7 +28,7 @@ class Subscribe(Operator):
     shows it, an inner join shows that it is gone; both by a message that goes anywhere."""
 
     store_name: str
-    foreign_key: Callable[[Any, Any], Any]
+    foreign_key: Callable[[Key, Value], Key]
     kind = "subscribe"
     several_rows = True
 
@@ -70,7 +71,7 @@ class JoinByForeignKey(Operator):
 
     subscribers: str
     table: str
-    joiner: Callable[[Any, Any], Any]
+    joiner: Joiner
     left: bool
     kind = "join-by-foreign-key"
     several_rows = True
@@ -108,12 +109,12 @@ class JoinByForeignKey(Operator):
                 ranks.append(rank)
         return made(keys, values, times, ranks)
 
-    def changed(self, table: Store, subscribers: Store, foreign: Any, value: Any) -> list[tuple[Any, Any]]:
+    def changed(self, table: Store, subscribers: Store, foreign: Key, value: Value) -> list[tuple[Any, Any]]:
         """The rows, by key, that a change of the other table touches."""
         table.put(hashable(foreign), value)
         return list(subscribers.get(foreign, {}).items())
 
-    def told(self, subscribers: Store, foreign: Any, message: Any) -> list[tuple[Any, Any]]:
+    def told(self, subscribers: Store, foreign: Key, message: Any) -> list[tuple[Any, Any]]:
         what, key, value = message
         if what == LEAVE:
             put_subscriber(subscribers, foreign, key, None)
@@ -123,7 +124,7 @@ class JoinByForeignKey(Operator):
         return [(key, value)]
 
 
-def put_subscriber(store: Store, foreign: Any, key: Any, value: Any) -> None:
+def put_subscriber(store: Store, foreign: Key, key: Key, value: Value) -> None:
     rows = dict(store.get(hashable(foreign), {}))
     if value is None:
         rows.pop(key, None)

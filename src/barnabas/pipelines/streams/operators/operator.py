@@ -7,18 +7,37 @@ from typing import Any, Protocol
 
 from barnabas.pipelines.streams.context import Headers, RecordContext, WithContext
 from barnabas.pipelines.streams.expressions import OfRows
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.order import Numbers
 from barnabas.pipelines.streams.origins import Place
 from barnabas.pipelines.streams.rows import Rows
 from barnabas.pipelines.streams.state.stores import Store
 
+Function = Callable[..., Any]  # of key and value, and of the context where it is wrapped so
+Joiner = Callable[[Value, Value], Value]  # of what is on the left and on the right, one of which may not be there
 
-class Task(Protocol):
+
+class Lookup(Protocol):
+    """A table that is only read."""
+
+    def get(self, key: Key, default: Value = None) -> Value: ...
+
+
+class Caller(Protocol):
+    """Who calls a user's function, and hears of the records that it fails on."""
+
+    def context(self, rank: int, time_ms: int, /) -> RecordContext: ...
+
+    def fail(self, rank: int, error: Exception, /) -> None:
+        """Raises, naming operator and record; returns where the record became a dead letter."""
+
+
+class Task(Caller, Protocol):
     """What an operator sees of the partition and the batch it works in."""
 
     def store(self, name: str) -> Store: ...
 
-    def global_store(self, name: str) -> Store: ...
+    def global_store(self, name: str) -> Lookup: ...
 
     @property
     def wall_clock_ms(self) -> int:
@@ -29,8 +48,6 @@ class Task(Protocol):
 
     def headers(self, rank: int) -> Headers: ...
 
-    def context(self, rank: int, time_ms: int) -> RecordContext: ...
-
     def place(self, rank: int) -> Place:
         """Topic, partition and offset of the record that a row comes from."""
 
@@ -39,9 +56,6 @@ class Task(Protocol):
 
     def late(self, count: int) -> None:
         """So many rows were left out because their windows are closed."""
-
-    def fail(self, rank: int, error: Exception) -> None:
-        """Raises, naming operator and record; returns where the record became a dead letter."""
 
     def fail_at(self, time_ms: int, error: Exception) -> None:
         """Raises, naming operator and time."""
@@ -56,7 +70,8 @@ class Operator:
     sees_changes = False  # results depend on each row that comes in, not on the last one of a key alone
     several_rows = False  # a row may become several
 
-    def run(self, task: Task, inputs: list[Rows]) -> Any:
+    def run(self, task: Task, inputs: list[Rows]) -> Rows | list[Rows]:
+        """Rows, or those of each of its branches."""
         raise NotImplementedError
 
     def shapes(self) -> dict[str, str]:
@@ -71,14 +86,14 @@ class Operator:
 class OfValue:
     """A function of the value alone, as one of key and value."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[[Value], Any]) -> None:
         self.function = function
 
-    def __call__(self, key: Any, value: Any) -> Any:
+    def __call__(self, key: Key, value: Value) -> Any:
         return self.function(value)
 
 
-def called(task: Task, rows: Rows, function: Callable[..., Any], contextual: bool = False) -> tuple[Rows, list[Any]]:
+def called(task: Caller, rows: Rows, function: Function, contextual: bool = False) -> tuple[Rows, list[Any]]:
     """The function's results for key and value of each row, beside those rows that it didn't fail on. If it is
     `contextual` it takes the record's context, too."""
     keys, values = rows.keys, rows.values

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.pipelines.streams.errors import StreamsError
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.operator import Operator, Task
 from barnabas.pipelines.streams.operators.windowed import TIME, advanced, times_of
 from barnabas.pipelines.streams.order import BITS, last_turn, records_of
@@ -102,8 +103,8 @@ class _Context:
         self._schedules: list[_Schedule] = []
         self._rank: int | None = None
         self._key: Any = None
-        self.keys: list[Any] = []
-        self.values: list[Any] = []
+        self.keys: list[Key] = []
+        self.values: list[Value] = []
         self.times: list[int] = []
         self.ranks: list[int] = []
 

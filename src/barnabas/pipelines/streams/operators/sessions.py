@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.changes import Changes, kept
 from barnabas.pipelines.streams.operators.folding import Folding
@@ -99,7 +100,7 @@ class AggregateBySession(Operator):
             return first, first, (time, time)
         return first, end, (min(time, sessions[first][0]), max(time, sessions[end - 1][1]))
 
-    def folded(self, folding: Folding, near: list[Session], key: Any, value: Any) -> Any:
+    def folded(self, folding: Folding, near: list[Session], key: Key, value: Value) -> Any:
         aggregate = folding.first()
         for one in near:
             aggregate = folding.combine(key, aggregate, one[2]) if aggregate is not None else one[2]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
@@ -131,7 +132,7 @@ class AggregateBySlidingWindow(Operator):
             aggregate = own.add(key, one, own.first() if aggregate is None else aggregate)
         return aggregate
 
-    def put(self, store: Store, start: int, key: Any, value: Any) -> None:
+    def put(self, store: Store, start: int, key: Key, value: Value) -> None:
         store.put((start, key), value)
         note_start(store, start, key)
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from barnabas.pipelines.streams.expressions import Computed
-from barnabas.pipelines.streams.operators.operator import Operator, Task, called, wants_context
+from barnabas.pipelines.streams.objects import Key, Value
+from barnabas.pipelines.streams.operators.operator import Function, Operator, Task, called, wants_context
 from barnabas.pipelines.streams.rows import Rows, merged
-
-Function = Callable[..., Any]  # of key and value, and of the context where it is wrapped so
 
 
 @dataclass
 class Source(Operator):
-    """Rows as they come from topics; `run` is never asked."""
+    """Rows as they come from topics; `run` is never asked. `timestamp` gives their times (`event_time`)."""
 
     topics: tuple[str, ...]
+    timestamp: Function | None = None
     kind = "source"
 
     def detail(self) -> str:
@@ -47,7 +46,7 @@ class Filter(Operator):
         wanted = self.wanted
         return rows.take([at for at, held in enumerate(found) if held is not None and bool(held) is wanted])
 
-    def judge(self, key: Any, value: Any, *context: Any) -> Any:
+    def judge(self, key: Key, value: Value, *context: Any) -> Any:
         if value is not None:
             return self.function(key, value, *context)
         try:
@@ -58,7 +57,7 @@ class Filter(Operator):
     def run_on_table(self, task: Task, rows: Rows) -> Rows:
         wanted, function = self.wanted, self.function
 
-        def kept(key: Any, value: Any) -> Any:
+        def kept(key: Key, value: Value) -> Any:
             return value if value is not None and bool(function(key, value)) is wanted else None
 
         rows, news = called(task, rows, kept)
@@ -79,7 +78,7 @@ class MapValues(Operator):
             return rows.with_values(values)
         function = self.function
 
-        def on_values(key: Any, value: Any) -> Any:
+        def on_values(key: Key, value: Value) -> Any:
             return None if value is None else function(key, value)
 
         rows, news = called(task, rows, on_values)
@@ -163,7 +162,7 @@ class Branch(Operator):
     def run(self, task: Task, inputs: list[Rows]) -> list[Rows]:
         filters = [(Filter(function), wants_context(function)) for function in self.functions]
 
-        def first(key: Any, value: Any, *context: Any) -> int:
+        def first(key: Key, value: Value, *context: Any) -> int:
             for number, (one, contextual) in enumerate(filters):
                 if one.judge(key, value, *context) if contextual else one.judge(key, value):
                     return number

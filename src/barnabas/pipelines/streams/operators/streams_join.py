@@ -12,12 +12,12 @@ Streams before 3.1 and joins without grace in SQL have it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
-from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.operators.operator import Joiner, Operator, Task
 from barnabas.pipelines.streams.operators.sessions import SWEPT
 from barnabas.pipelines.streams.operators.windowed import TIME, times_of
 from barnabas.pipelines.streams.rows import Rows, made
@@ -36,7 +36,7 @@ class JoinStreams(Operator):
     (time, side, number): (key, value)."""
 
     store_name: str
-    joiner: Callable[[Any, Any], Any]
+    joiner: Joiner
     windows: JoinWindows
     outer: tuple[bool, bool]
     kind = "join-streams"
@@ -85,8 +85,8 @@ class _Run:
         self.buffers = [task.store(name) for name in join.sides]
         self.lonely, self.clock = task.store(join.lonely), task.store(times_of(join.store_name))
         self.stream_time = self.clock.get(TIME, -1)
-        self.keys: list[Any] = []
-        self.values: list[Any] = []
+        self.keys: list[Key] = []
+        self.values: list[Value] = []
         self.times: list[int] = []
         self.ranks: list[int] = []
 
@@ -96,7 +96,7 @@ class _Run:
             self.stream_time = time
             self.clock.put(TIME, time)
 
-    def take(self, side: int, key: Any, value: Any, time: int, rank: int) -> None:
+    def take(self, side: int, key: Key, value: Value, time: int, rank: int) -> None:
         if time == self.stream_time:
             self.show_lonely(side, rank)
         before, after = self.reach[side]
@@ -187,10 +187,10 @@ class _Run:
         if time != self.clock.get(OLDEST):
             self.clock.put(OLDEST, time)
 
-    def show_alone(self, key: Any, side: int, value: Any, time: int, rank: int) -> None:
+    def show_alone(self, key: Key, side: int, value: Value, time: int, rank: int) -> None:
         self.show(key, self.join.joiner(*((value, None) if side == 0 else (None, value))), time, rank)
 
-    def show(self, key: Any, value: Any, time: int, rank: int) -> None:
+    def show(self, key: Key, value: Value, time: int, rank: int) -> None:
         self.keys.append(key)
         self.values.append(value)
         self.times.append(time)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
-from barnabas.pipelines.streams.operators.operator import Operator, Task
+from barnabas.pipelines.streams.operators.operator import Joiner, Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
 from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
-
-Joiner = Callable[[Any, Any], Any]
 
 
 @dataclass
@@ -39,7 +37,7 @@ class TableSource(Operator):
         (rows,) = inputs
         store = task.store(self.store_name)
         keys, values = rows.keys, rows.values
-        olds: list[Any] = []
+        olds: list[Value] = []
         for key, value in zip(keys, values, strict=True):
             if key is None:
                 olds.append(None)
@@ -80,8 +78,8 @@ class View:
 
     def __init__(self, store: Store, changes: Rows) -> None:
         self._store = store
-        self._ranks: dict[Any, list[int]] = {}
-        self._values: dict[Any, list[Any]] = {}
+        self._ranks: dict[Key, list[int]] = {}
+        self._values: dict[Key, list[Value]] = {}
         columns = zip(changes.keys, changes.values, changes.olds or (), changes.stored.tolist(), strict=True)
         for key, new, old, rank in columns:
             if key not in self._ranks:
@@ -89,7 +87,7 @@ class View:
             self._ranks[key].append(rank)
             self._values[key].append(new)
 
-    def at(self, key: Any, rank: int) -> Any:
+    def at(self, key: Key, rank: int) -> Value:
         ranks = self._ranks.get(key)
         if ranks is None:
             return self._store.get(key)
@@ -131,22 +129,22 @@ class JoinStreamGlobal(Operator):
     """The key to look up is a function of the record."""
 
     store_name: str
-    key_of: Callable[[Any, Any], Any]
+    key_of: Callable[[Key, Value], Key]
     joiner: Joiner
     left: bool
     kind = "join-stream-global-table"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
-        table = task.global_store(self.store_name).data
+        table = task.global_store(self.store_name)
 
-        def look_up(key: Any, value: Any, rank: int) -> Any:
+        def look_up(key: Key, value: Value, rank: int) -> Value:
             wanted = self.key_of(key, value)
             return None if wanted is None else table.get(hashable(wanted))
 
         return joined(task, inputs[0], look_up, self.joiner, self.left, keyless=True)
 
 
-def with_found(task: Task, rows: Rows, found: list[Any], joiner: Joiner, left: bool) -> Rows:
+def with_found(task: Task, rows: Rows, found: list[Value], joiner: Joiner, left: bool) -> Rows:
     """Rows beside what was found for their keys."""
     positions = [
         at
@@ -155,7 +153,7 @@ def with_found(task: Task, rows: Rows, found: list[Any], joiner: Joiner, left: b
     ]
     rows = rows.take(positions)
     others = found if len(positions) == len(found) else [found[at] for at in positions]
-    values: list[Any] = []
+    values: list[Value] = []
     failed: list[int] = []
     calls = map(joiner, rows.values, others)
     while True:
@@ -174,7 +172,7 @@ def with_found(task: Task, rows: Rows, found: list[Any], joiner: Joiner, left: b
 def joined(
     task: Task,
     rows: Rows,
-    look_up: Callable[[Any, Any, int], Any],
+    look_up: Callable[[Key, Value, int], Value],
     joiner: Joiner,
     left: bool,
     keyless: bool = False,
@@ -245,6 +243,6 @@ class JoinTables(Operator):
             ranks.append(rank)
         return made(keys, news, times, ranks, olds)
 
-    def of(self, one: Any, other: Any) -> Any:
+    def of(self, one: Value, other: Value) -> Value:
         there = (one is not None or self.right) and (other is not None or self.left)
         return self.joiner(one, other) if there and not (one is None and other is None) else None

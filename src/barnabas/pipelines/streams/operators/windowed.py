@@ -8,10 +8,10 @@ kept for `retention_ms` of stream time where somebody may ask for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from barnabas.pipelines.streams.objects import Key, Value
 from barnabas.pipelines.streams.operators.aggregates import by_column, hashable, in_order, present
 from barnabas.pipelines.streams.operators.changes import Changes, latest_of
 from barnabas.pipelines.streams.operators.folding import Folding
@@ -149,7 +149,7 @@ class AggregateByWindow(Operator):
             found.clock = np.array([row[4] for row in rows], np.int64), reached
         return found
 
-    def put(self, store: Store, start: int, key: Any, value: Any) -> None:
+    def put(self, store: Store, start: int, key: Key, value: Value) -> None:
         store.put((start, key), value)
         note_start(store, start, key)
 
@@ -160,12 +160,12 @@ class AggregateByWindow(Operator):
             latest.remove(place)
 
 
-def note_start(store: Store, start: int, key: Any) -> None:
+def note_start(store: Store, start: int, key: Key) -> None:
     if not store.on_disk:
         starts_in(store).setdefault(start, set()).add(key)
 
 
-def take_closed(store: Store, before: int) -> list[tuple[int, Any]]:
+def take_closed(store: Store, before: int) -> list[tuple[int, Key]]:
     """The windows, as start and key, that begin before this time. On disk windows stand by their starts."""
     if isinstance(store.data, DiskTable):
         return list(store.data.windows_before(before))
@@ -173,11 +173,11 @@ def take_closed(store: Store, before: int) -> list[tuple[int, Any]]:
     return [(start, key) for start in [one for one in index if one < before] for key in index.pop(start)]
 
 
-def starts_in(store: Store) -> dict[int, set[Any]]:
+def starts_in(store: Store) -> dict[int, set[Key]]:
     """The keys of each window, by the window's start."""
     if store.index is None:
         store.index = {}
         for start, key in store.data:
             store.index.setdefault(start, set()).add(key)
-    index: dict[int, set[Any]] = store.index
+    index: dict[int, set[Key]] = store.index
     return index

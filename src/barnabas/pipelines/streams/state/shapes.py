@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from barnabas.pipelines.streams.objects import Key, Value
+
 KEYS, WINDOWS, WAITING, LONELY, CLOCK = "keys", "windows", "waiting", "lonely", "clock"
 NUMBER = "number"  # of the next record of a join, in its clock
 EARLIEST_COUNTS = ("swept", "oldest")  # of a clock; of all else in it the greatest is true of several partitions
 
 
-def key_in(shape: str, key: Any, value: Any) -> Any:
+def key_in(shape: str, key: Key, value: Value) -> Any:
     """The key whose partition the entry belongs to."""
     if shape == WINDOWS:
         return key[1]
     return value[0] if shape == LONELY else key
 
 
-def renumbered(shape: str, key: Any, value: Any, partition: int, partitions: int) -> tuple[Any, Any]:
+def renumbered(shape: str, key: Key, value: Value, partition: int, partitions: int) -> tuple[Any, Any]:
     """The entry with numbers that no entry of another one of the `partitions` has; their order is kept."""
     if shape == WAITING:
         return key, [(time, number * partitions + partition, one) for time, number, one in value]

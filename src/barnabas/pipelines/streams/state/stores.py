@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
+from barnabas.pipelines.streams.objects import Key, Value
+
 Changes = tuple[dict[Any, Any], list[Any]]  # what was put, and what was removed
 
 
@@ -21,10 +23,10 @@ class Store:
         self.changed: set[Any] = set()
         self.index: Any = None
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Key, default: Any = None) -> Any:
         return self.data.get(key, default)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Key, value: Value) -> None:
         """None removes."""
         self.changed.add(key)
         if value is None:
@@ -32,7 +34,7 @@ class Store:
         else:
             self.data[key] = value
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Key) -> None:
         self.changed.add(key)
         self.data.pop(key, None)
 
