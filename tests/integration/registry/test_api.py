@@ -181,6 +181,24 @@ def test_contexts_and_aliases(api: Any, subject: str) -> None:
     assert ".other" not in api("GET", "/contexts")[1]
 
 
+def test_aliases_are_told_with_the_schemas_they_stand_for(api: Any, subject: str) -> None:
+    """Whether or not they are looked for in every context."""
+    assert api.register(subject, '"int"')[0] == 200
+    assert api.register(f":.far:{subject}", '"int"')[0] == 200
+    for alias, target in ((f"{subject}-alias", subject), (f":.far:{subject}-far", subject)):
+        assert api("PUT", f"/config/{alias}", {"alias": target})[0] == 200
+
+    def told(prefix: str) -> dict[str, Any]:
+        status, found = api("GET", f"/schemas?subjectPrefix={prefix}&aliases=true")
+        assert status == 200
+        return {each["subject"]: each.get("aliases") for each in found if subject in each["subject"]}
+
+    assert told(f":*:{subject}") == {subject: [f"{subject}-alias"], f":.far:{subject}": [f":.far:{subject}-far"]}
+    assert told(f"{subject}-al") == {subject: [f"{subject}-alias"]}
+    assert told(f":.far:{subject}") == {f":.far:{subject}": [f":.far:{subject}-far"]}
+    assert told("no-such") == {}
+
+
 def test_metadata_and_rules_are_kept(api: Any, subject: str) -> None:
     metadata = {"tags": {"a": ["PII"]}, "properties": {"owner": "anna"}, "sensitive": ["owner"]}
     rule = {"name": "check", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}

@@ -27,6 +27,11 @@ class ParsedSchema(Protocol):
         """The text that is stored and hashed."""
         ...
 
+    @property
+    def comparable(self) -> str:
+        """The text that is the same for schemas that are written in the same way."""
+        ...
+
     def formatted(self, form: str) -> str:
         """The text in another form: `resolved`, `serialized`, `ignore_extensions`; unknown forms give the usual one."""
         ...

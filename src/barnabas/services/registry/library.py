@@ -37,14 +37,14 @@ class Library:
             self._kept.move_to_end(key)
         return found
 
-    def canonical_hash(self, stored: StoredSchema) -> int:
-        """Of the canonical text of a schema that refers to nothing. A subject may have thousands of versions, and each
+    def comparable_hash(self, stored: StoredSchema) -> int:
+        """Of the text of a schema that refers to nothing. A subject may have thousands of versions, and each
         registration looks whether it is one of them."""
         key = stored.type, stored.guid
         if key not in self._hashes:
             if len(self._hashes) >= HASHES_MAX:
                 self._hashes.clear()
-            self._hashes[key] = hash(self.parsed(stored).canonical)
+            self._hashes[key] = hash(self.parsed(stored).comparable)
         return self._hashes[key]
 
     def parse(

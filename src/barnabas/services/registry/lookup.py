@@ -31,7 +31,7 @@ def find_equivalent(
             continue
         try:
             alone = not request.references and not stored.references
-            if alone and library.canonical_hash(stored) != hash(parsed.canonical):
+            if alone and library.comparable_hash(stored) != hash(parsed.comparable):
                 continue
             if parsed.equivalent(library.parsed(stored)):
                 return stored

@@ -28,11 +28,13 @@ from barnabas.services.registry.requests import (
 )
 from barnabas.services.registry.service import Service
 from barnabas.services.registry.settings import Limits
+from barnabas.services.registry.state import State
 from barnabas.services.registry.subjects import (
     ANY_CONTEXT,
     DEFAULT_CONTEXT,
     Subject,
     context_of,
+    having_prefix,
     is_default_context,
     is_valid,
     normalized,
@@ -100,13 +102,7 @@ async def list_schemas(service: Service, call: Call) -> Any:
     prefix = call.text("subjectPrefix")
     subjects = list(state.with_prefix(prefix))
     if call.flag("aliases"):
-        for subject, config in state.configs.items():
-            if subject is not None and config.get("alias") and subject.startswith(prefix):
-                target = Subject.parse(config["alias"])
-                name = (
-                    target.text if target.context != DEFAULT_CONTEXT else Subject(context_of(subject), target.name).text
-                )
-                aliases.setdefault(name, []).append(subject)
+        aliases = _aliases(state, prefix)
         subjects = sorted({*subjects, *(each for each in aliases if each in state.subjects)})
     for subject in subjects:
         versions = [each for each in state.versions(subject) if deleted or not each.deleted]
@@ -115,6 +111,17 @@ async def list_schemas(service: Service, call: Call) -> Any:
         found = [each for each in found if rule_type in rule_types(each)]
     shown = call.page(found, _limits(service, "schema"))
     return [schema_tree(each, aliases=aliases.get(each.subject)) for each in shown]
+
+
+def _aliases(state: State, prefix: str) -> dict[str, list[str]]:
+    """By the subject they stand for, the aliases that begin with the prefix."""
+    found: dict[str, list[str]] = {}
+    named = (subject for subject, config in state.configs.items() if subject is not None and config.get("alias"))
+    for subject in having_prefix(named, prefix):
+        target = Subject.parse(state.configs[subject]["alias"])
+        name = target.text if target.context != DEFAULT_CONTEXT else Subject(context_of(subject), target.name).text
+        found.setdefault(name, []).append(subject)
+    return found
 
 
 def rule_types(schema: StoredSchema) -> set[str]:

@@ -31,12 +31,12 @@ from barnabas.services.registry.records import (
     schema_from,
 )
 from barnabas.services.registry.subjects import (
-    ANY_CONTEXT,
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
     Subject,
     beside,
     context_of,
+    having_prefix,
 )
 
 ContextId = tuple[str, int]
@@ -186,14 +186,8 @@ class State:
         return self.guids.get(context, {}).get(guid)
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
-        """Subjects in order. `:*:` in front means every context, no context the default one."""
-        if prefix.startswith(ANY_CONTEXT):
-            rest = prefix[len(ANY_CONTEXT) :]
-            return iter(sorted(each for each in self.subjects if Subject.parse(each).name.startswith(rest)))
-        in_context = [each for each in self.subjects if each.startswith(prefix)]
-        if not prefix.startswith(":"):
-            in_context = [each for each in in_context if context_of(each) == DEFAULT_CONTEXT]
-        return iter(sorted(in_context))
+        """Subjects in order."""
+        return iter(having_prefix(self.subjects, prefix))
 
     def users_of(self, subject: str, version: int, *, deleted: bool) -> list[ContextId]:
         """Contexts and ids of the schemas that refer to a version."""

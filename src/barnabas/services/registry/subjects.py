@@ -6,6 +6,7 @@ alone is `:.context:`. `:*:` in front of a prefix means every context. `:.__GLOB
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 DEFAULT_CONTEXT = "."
@@ -77,3 +78,14 @@ def is_valid(text: str, *, for_settings: bool = False, named: bool = False) -> b
     if subject.name in RESERVED_SUBJECTS or (named and not subject.name):
         return False
     return for_settings or subject.context != GLOBAL_CONTEXT
+
+
+def having_prefix(subjects: Iterable[str], prefix: str) -> list[str]:
+    """In order. `:*:` in front means every context, no context the default one."""
+    if prefix.startswith(ANY_CONTEXT):
+        rest = prefix[len(ANY_CONTEXT) :]
+        return sorted(each for each in subjects if Subject.parse(each).name.startswith(rest))
+    found = [each for each in subjects if each.startswith(prefix)]
+    if not prefix.startswith(":"):
+        found = [each for each in found if context_of(each) == DEFAULT_CONTEXT]
+    return sorted(found)

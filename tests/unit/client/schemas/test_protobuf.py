@@ -263,6 +263,28 @@ def test_the_normal_form_of_custom_options_is_one_however_they_are_written() -> 
     )
 
 
+def test_in_the_normal_form_default_and_json_name_stand_among_the_options() -> None:
+    written = (
+        "message A {\n  optional int32 b = 1 [\n    retention = RETENTION_SOURCE,\n    default = 7,\n"
+        '    deprecated = true,\n    json_name = "bee"\n  ];\n}\n'
+    )
+    schema = ProtobufSchema(written)
+    normal = schema.normalized()
+    assert [line.split()[0] for line in normal.canonical.splitlines() if line.startswith("    ")] == [
+        "default",
+        "deprecated",
+        "json_name",
+        "retention",
+    ]
+    assert normal.normalized().canonical == normal.canonical
+    # Read again it is printed as everything that is not asked to be in order, and is still the same schema.
+    again = ProtobufSchema(normal.canonical)
+    assert again.canonical != normal.canonical
+    assert again.equivalent(normal)
+    assert normal.equivalent(again)
+    assert again.comparable == normal.comparable
+
+
 def test_extensions_of_one_number_are_not_a_span_in_the_normal_form() -> None:
     schema = ProtobufSchema('syntax = "proto2"; message A { extensions 5 to 5; extensions 7 to 9; }')
 

@@ -22,6 +22,7 @@ from barnabas.client.serdes.mock import drop_mock
 from barnabas.pipelines.spark.option_values import OptionError
 from barnabas.pipelines.spark.registry.arrow_types import of_avro
 from barnabas.pipelines.spark.registry.decoding import Decoding, Encoding
+from barnabas.pipelines.spark.registry.values import NO_SCHEMA, Values
 
 FLAT: dict[str, Any] = {
     "type": "record",
@@ -56,12 +57,17 @@ def decoding(registry: Any, schema: Any, schema_id: int = 1, kind: str = "AVRO")
     return Decoding(registry.url, {}, Schema(text, kind), schema_id)
 
 
+def by_columns(decoder: Decoding, prefix: bytes, rows: list[bytes | None]) -> pa.Array | None:
+    values = Values(pa.array(rows, pa.binary()))
+    return decoder._by_columns(prefix, values, values.by_schema()[prefix])
+
+
 def test_columns_and_rows_read_the_same(registry: Any) -> None:
     serializer = Serializer(registry, Schema(json.dumps(FLAT)))
     parsed = parse_schema(FLAT)
     data = [serializer.encode("t", generate_one(parsed)) for _ in range(300)]
     decoder = decoding(registry, FLAT)
-    quick = decoder._by_columns(PREFIX.pack(0, 1), data)
+    quick = by_columns(decoder, PREFIX.pack(0, 1), data)
     assert quick is not None
     slow, errors = decoder._by_rows(data)
     assert quick.equals(slow)
@@ -174,7 +180,7 @@ def test_arrays_maps_and_logical_types_are_read_by_columns(registry: Any) -> Non
     serializer = Serializer(registry, Schema(json.dumps(DEEP)))
     data = [serializer.encode("t", deep(random)) for _ in range(400)]
     decoder = decoding(registry, DEEP)
-    quick = decoder._by_columns(PREFIX.pack(0, 1), data)
+    quick = by_columns(decoder, PREFIX.pack(0, 1), data)
     assert quick is not None
     slow, errors = decoder._by_rows(data)
     assert errors.null_count == 400
@@ -188,7 +194,9 @@ def test_arrays_in_blocks_with_their_sizes(registry: Any) -> None:
     prefix = PREFIX.pack(0, 1)
     # a block of two with its size, a block of one, the end; then an empty array; then one block of three
     data = [prefix + bytes((3, 4, 2, 4, 2, 6, 0)), prefix + b"\0", prefix + bytes((6, 2, 4, 6, 0))]
-    assert decoding(registry, schema)._by_columns(prefix, data).to_pylist() == [
+    read = by_columns(decoding(registry, schema), prefix, data)
+    assert read is not None
+    assert read.to_pylist() == [
         {"a": [1, 2, 3]},
         {"a": []},
         {"a": [1, 2, 3]},
@@ -273,7 +281,7 @@ def test_records_of_an_older_schema_are_read_by_columns(registry: Any) -> None:
     serializer = Serializer(registry, Schema(json.dumps(OLD)))
     data = [serializer.encode("t", old(random)) for _ in range(200)]
     decoder = decoding(registry, NEW, schema_id=2)
-    quick = decoder._by_columns(PREFIX.pack(0, 1), data)
+    quick = by_columns(decoder, PREFIX.pack(0, 1), data)
     assert quick is not None
     slow, errors = decoder._by_rows(data)
     assert errors.null_count == 200
@@ -310,3 +318,22 @@ def test_a_null_where_the_reader_wants_a_value_spoils_its_record_only(registry: 
     read = decoding(registry, reader, schema_id=9).decode(pa.array(data)).to_pylist()
     assert [row["record"] for row in read] == [{"a": 1}, None, {"a": 2}]
     assert read[1]["error"]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+def test_values_are_grouped_where_they_lie(kind: pa.DataType) -> None:
+    one, two = PREFIX.pack(0, 1), PREFIX.pack(0, 0xFFFFFFFF)
+    rows = [b"cut off", one + b"a", None, two, b"\0\0\0\0", one, b"", two + b"bb", b"cut off"]
+    values = Values(pa.array(rows, kind)[1:-1])
+    found = {prefix: places.tolist() for prefix, places in values.by_schema().items()}
+    assert found == {NO_SCHEMA: [1, 3, 5], one: [0, 4], two: [2, 6]}
+    assert values.rows(found[NO_SCHEMA]) == [None, b"\0\0\0\0", b""]
+    assert [bytes(values.data[values.starts[each] : values.ends[each]]) for each in found[two]] == [two, two + b"bb"]
+
+
+@pytest.mark.parametrize("rows", [[], [None], [None, None], [b""]], ids=str)
+def test_batches_without_a_record(registry: Any, rows: list[bytes | None]) -> None:
+    Serializer(registry, Schema(json.dumps(FLAT))).encode("t", generate_one(parse_schema(FLAT)))
+    for kind in (pa.binary(), pa.large_binary()):
+        read = decoding(registry, FLAT).decode(pa.array(rows, kind)).to_pylist()
+        assert [row is None for row in read] == [row is None for row in rows]

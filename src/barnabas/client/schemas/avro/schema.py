@@ -25,6 +25,10 @@ class AvroSchema:
     def canonical(self) -> str:
         return canonical_text(self.root, self._referenced)
 
+    @property
+    def comparable(self) -> str:
+        return self.canonical
+
     def formatted(self, form: str) -> str:
         return canonical_text(self.root) if form == "resolved" else self.canonical
 

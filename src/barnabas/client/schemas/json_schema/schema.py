@@ -29,6 +29,10 @@ class JsonSchema:
     def canonical(self) -> str:
         return write_exact(self.tree, ordered=self._ordered)
 
+    @property
+    def comparable(self) -> str:
+        return self.canonical
+
     def formatted(self, form: str) -> str:
         return self.canonical
 

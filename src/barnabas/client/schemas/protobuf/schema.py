@@ -21,6 +21,7 @@ class ProtobufSchema:
 
     def __init__(self, text: str, references: Sequence[ResolvedReference] = (), *, is_new: bool = True) -> None:
         self._references = references
+        self._normal_text = ""  # of a normal form, which has an order of its own
         self.file = read_schema(text)
         self._imported = imported(self.file, references)
         self.types = Types.of(self.file, self._imported)
@@ -32,8 +33,12 @@ class ProtobufSchema:
         return Normalizer(self.file, self.types)
 
     @cached_property
-    def canonical(self) -> str:
+    def comparable(self) -> str:
         return Printer().file(self.file)
+
+    @property
+    def canonical(self) -> str:
+        return self._normal_text or self.comparable
 
     def formatted(self, form: str) -> str:
         if form == "serialized":
@@ -47,10 +52,13 @@ class ProtobufSchema:
         return self.canonical
 
     def normalized(self) -> ProtobufSchema:
-        return ProtobufSchema(Printer().file(self._normalizer.file()), self._references)
+        text = Printer(in_order=True).file(self._normalizer.file())
+        found = ProtobufSchema(text, self._references)
+        found._normal_text = text
+        return found
 
     def equivalent(self, other: ParsedSchema) -> bool:
-        return isinstance(other, ProtobufSchema) and self.canonical == other.canonical
+        return isinstance(other, ProtobufSchema) and self.comparable == other.comparable
 
     def top_level_fields(self) -> set[str]:
         first = next((each for each in self.file.types if isinstance(each, Message)), None)

@@ -29,8 +29,9 @@ ESCAPES = str.maketrans(
 
 
 class Printer:
-    def __init__(self, *, with_extensions: bool = True) -> None:
+    def __init__(self, *, with_extensions: bool = True, in_order: bool = False) -> None:
         self._with_extensions = with_extensions
+        self._in_order = in_order  # `default` and `json_name` among the other options, by name
 
     def file(self, file: ProtoFile) -> str:
         text = ""
@@ -102,6 +103,8 @@ class Printer:
             options.append(Option("default", field.default))
         if field.json_name is not None:
             options.append(Option("json_name", field.json_name))
+        if self._in_order:
+            options.sort(key=lambda each: each.name)
         label = f"{field.label} " if field.label else ""
         return f"{label}{field.type} {field.name} = {field.tag}{self._list(self._chosen(options))};\n"
 

@@ -1,6 +1,6 @@
 """Avro's records of one schema, read column by column: a field of all records at a time, by numpy.
 
-Records lie one behind the other in a buffer. `at` has the place in each of them that is read next; a field moves it on.
+Records lie in one buffer. `at` has the place in each of them that is read next; a field moves it on.
 Of arrays and maps the first items of all records are read, then the second ones, and so on.
 """
 
@@ -55,14 +55,10 @@ def takes_bytes(schema: AvroType) -> bool:
     return schema.kind != "null" and not (isinstance(schema, Fixed) and schema.size == 0)
 
 
-def read_records(schema: Record, bodies: list[bytes]) -> pa.Array:
-    """Raises NotReadable."""
-    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    ends = np.cumsum(sizes)
-    # What runs over the end of the last record finds zeros, and is found out at the end.
-    reader = Columns(np.frombuffer(b"".join(bodies) + bytes(VARINT_BYTES), np.uint8))
-    at = ends - sizes
-    found = reader.read(schema, at, ends)
+def read_records(schema: Record, data: Any, starts: Any, ends: Any) -> pa.Array:
+    """The records of `data` that lie from `starts` up to `ends`. Raises NotReadable."""
+    reader = Columns(data)
+    found = reader.read(schema, starts, ends)
     if not np.array_equal(reader.at, ends):
         raise NotReadable
     return found

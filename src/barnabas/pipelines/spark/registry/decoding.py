@@ -15,10 +15,10 @@ from barnabas.client.serdes.framing import ID_MAGIC, PREFIX
 from barnabas.pipelines.spark.registry.arrow_types import LOGICAL, of_avro, of_json_schema, of_protobuf
 from barnabas.pipelines.spark.registry.avro_columns import NotReadable, can_read, read_records
 from barnabas.pipelines.spark.registry.avro_projection import can_project, project
+from barnabas.pipelines.spark.registry.values import Values
 
 ERROR = "error"
 RECORD = "record"
-NO_SCHEMA = b""
 WRITERS_MAX = 1_000
 
 
@@ -49,12 +49,12 @@ class Decoding:
 
     def decode(self, values: pa.Array) -> pa.Array:
         """A struct of the record and, if it cannot be read, of the reason; null for a tombstone."""
-        rows: list[bytes | None] = values.to_pylist()
+        batch = Values(values)
         parts, owners = [], []
-        for prefix, owner in _by_schema(rows).items():
-            records = [rows[each] for each in owner]
-            quick = self._by_columns(prefix, records)
-            parts.append((quick, pa.nulls(len(owner), pa.string())) if quick is not None else self._by_rows(records))
+        for prefix, owner in batch.by_schema().items():
+            quick = self._by_columns(prefix, batch, owner)
+            errors = pa.nulls(len(owner), pa.string())
+            parts.append((quick, errors) if quick is not None else self._by_rows(batch.rows(owner)))
             owners.append(owner)
         if len(parts) == 1:
             found, errors = parts[0]
@@ -65,15 +65,15 @@ class Decoding:
             found, errors = pa.nulls(0, self.type), pa.nulls(0, pa.string())
         return pa.StructArray.from_arrays([found, errors], names=[RECORD, ERROR], mask=values.is_null())
 
-    def _by_columns(self, prefix: bytes, rows: list[bytes | None]) -> pa.Array | None:
-        """Records of one schema; None if they must be read one by one."""
+    def _by_columns(self, prefix: bytes, batch: Values, places: Any) -> pa.Array | None:
+        """The records at these places, all of one schema; None if they must be read one by one."""
         kind = self.type
         writer = self._writer(prefix)
         if writer is None:
             return None
         reader = self._made["codec"].type
         try:
-            column = read_records(writer, [row[PREFIX.size :] for row in rows if row is not None])
+            column = read_records(writer, batch.data, batch.starts[places] + PREFIX.size, batch.ends[places])
             return (column if writer is reader else project(column, writer, reader)).cast(kind)
         except (NotReadable, pa.ArrowInvalid):
             return None
@@ -145,15 +145,6 @@ class Decoding:
         """Why a record cannot be read."""
         row = self.decode(pa.array([value], pa.binary()))[0].as_py()
         return str((row or {}).get(ERROR) or "it has no schema")
-
-
-def _by_schema(rows: list[bytes | None]) -> dict[bytes, list[int]]:
-    """Places of the records by the id they begin with; tombstones go with those that have none."""
-    found: dict[bytes, list[int]] = {}
-    size = PREFIX.size
-    for place, row in enumerate(rows):
-        found.setdefault(NO_SCHEMA if row is None else row[:size], []).append(place)
-    return found
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
