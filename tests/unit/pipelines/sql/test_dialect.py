@@ -517,3 +517,37 @@ def test_times_and_numbers_of_others_protobuf_are_read(bench: Bench) -> None:
     bench.pipe_bytes("others", None, data, 0)
     found = {one.topic: one.value for one in bench.output()}
     assert found == {"O": {"AT": 1577836801000}, "P": {"AT": 1577836801000, "COST": 1.25, "DAY": 2}}
+
+
+def test_lists_are_as_long_as_settings_let_them(bench: Bench) -> None:
+    text = "SELECT id, COLLECT_LIST(floor) AS l, COLLECT_SET(floor) AS s FROM rooms GROUP BY id;"
+    bench.execute(f"{ROOMS} CREATE TABLE whole AS {text}")
+    bench.execute(
+        "SET 'ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
+        f"CREATE TABLE short AS {text}"
+    )
+    for at in range(1002):
+        bench.pipe(CaseRecord("rooms", 7, {"floor": at}, at))
+    last = {one.topic: one.value for one in bench.output()}
+    assert {name: len(one) for name, one in last["WHOLE"].items()} == {"L": 1002, "S": 1002}
+    assert last["SHORT"] == {"L": [0, 1], "S": [0]}
+
+
+def test_bounds_of_windows_may_be_named_by_the_source(bench: Bench) -> None:
+    bench.execute(
+        f"{ROOMS} CREATE TABLE o AS SELECT id, rooms.WINDOWSTART / 2 AS half, r.WINDOWEND AS over FROM rooms r "
+        "WINDOW TUMBLING (SIZE 4 MILLISECONDS) GROUP BY id;".replace("rooms.W", "r.W")
+    )
+    bench.pipe(CaseRecord("rooms", 7, {"floor": 1}, 9))
+    assert [one.value for one in bench.output()] == [{"HALF": 4, "OVER": 12}]
+
+
+@pytest.mark.parametrize(("key", "wanted"), [("id", [5, 6]), ("id, floor", [5, 6])])
+def test_the_time_of_a_result_may_be_a_column_of_its_key(bench: Bench, key: str, wanted: list[int]) -> None:
+    bench.execute(
+        "CREATE STREAM s (id BIGINT, floor INT) WITH (kafka_topic='s', format='JSON');"
+        f"CREATE STREAM o WITH (timestamp='id') AS SELECT id, floor, 1 AS one FROM s PARTITION BY {key};"
+    )
+    for at in wanted:
+        bench.pipe(CaseRecord("s", None, {"id": at, "floor": 1}, 99))
+    assert [one.timestamp_ms for one in bench.output()] == wanted

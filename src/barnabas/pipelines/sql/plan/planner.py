@@ -5,7 +5,7 @@ Sources, joins, WHERE, table functions, PARTITION BY or GROUP BY, HAVING, SELECT
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +63,7 @@ def plan(
     persistent: str | None = None,
     log_topic: str | None = None,
     exactly_once: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> Planned:
     """`finish` says where results go; without it they are rows of the topic `rows`. `persistent` names the target."""
     if query.as_of is not None:
@@ -76,7 +77,7 @@ def plan(
         flow = _where(flow, query.where)
     query, flow = _explode(flow, query)
     if query.group_by:
-        flow, items, expressions = _grouped(flow, query, persistent=persistent is not None)
+        flow, items, expressions = _grouped(flow, query, settings or {}, persistent=persistent is not None)
     else:
         _refuse_aggregates(query)
         flow = _partition(flow, query)
@@ -263,14 +264,14 @@ def _items(flow: Flow, query: tree.Query, *, persistent: bool) -> list[outputs.I
 
 
 def _grouped(
-    flow: Flow, query: tree.Query, *, persistent: bool
+    flow: Flow, query: tree.Query, settings: Mapping[str, Any], *, persistent: bool
 ) -> tuple[Flow, list[outputs.Item], list[tree.Expression]]:
     if query.partition_by:
         raise SqlError("PARTITION BY is not supported with GROUP BY.")
     items = _items(flow, query, persistent=persistent)
     expressions = [one.expression for one in items]
     having = [] if query.having is None else [query.having]
-    grouped = group(flow, query, [*expressions, *having])
+    grouped = group(flow, query, [*expressions, *having], settings)
     flow = grouped.flow
     if query.having is not None:
         test, kind = flow.relation.compiled(restored(grouped.rewrite(query.having)))

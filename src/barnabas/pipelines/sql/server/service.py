@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
-from barnabas.pipelines.sql.definitions import spelled_out
+from barnabas.pipelines.sql.definitions import check_written, spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
@@ -204,6 +204,8 @@ class SqlService:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
         source = change.source
+        if change.starts is not None and source is not None:
+            check_written(source, self.engine.settings | settings)
         if change.starts is not None:
             self._log_topic()
         if isinstance(statement, tree.CreateSource) and source is not None:
