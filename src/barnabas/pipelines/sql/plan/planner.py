@@ -28,7 +28,7 @@ from barnabas.pipelines.sql.relations import (
     columns_in,
     rewritten,
 )
-from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.sql.types import INTEGER, SqlType
 from barnabas.pipelines.streams.topology import Topology
 
 EXACTLY_ONCE = "exactly_once_v2"
@@ -72,6 +72,8 @@ def plan(
         raise SqlError("LIMIT is for SELECT alone: a query that writes a stream or a table has no last row.")
     guarantee = EXACTLY_ONCE if exactly_once else "at_least_once"
     planning = Planning(metastore, Topology(name, processing_guarantee=guarantee), log_topic, name)
+    if persistent is None:
+        query = _grouped_as_one(query)
     flow = _sources(planning, query)
     if query.where is not None:
         flow = _where(flow, query.where)
@@ -96,6 +98,14 @@ def plan(
         flow.sources,
         flow.notes,
     )
+
+
+def _grouped_as_one(query: tree.Query) -> tree.Query:
+    """What is only shown may be aggregated without GROUP BY: all rows are one group."""
+    expressions = [item.expression for item in query.items if item.expression is not None]
+    if query.group_by or not any(calls_in(one, AGGREGATES) for one in expressions):
+        return query
+    return replace(query, group_by=(tree.Literal(1, INTEGER),))
 
 
 def _rows(flow: Flow, selected: outputs.Selected) -> tuple[Flow, outputs.Selected]:

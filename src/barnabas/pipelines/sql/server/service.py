@@ -19,6 +19,7 @@ from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.plan.planner import Planned, plan
+from barnabas.pipelines.sql.relations import calls_in
 from barnabas.pipelines.sql.server import answers
 from barnabas.pipelines.sql.server.batches import Batches
 from barnabas.pipelines.sql.server.commands import Command, CommandTopic
@@ -421,13 +422,17 @@ def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
     return dict(properties)
 
 
+OF_SPARK = ("AVG", "COLLECT_LIST", "COLLECT_SET", "COUNT", "MAX", "MIN", "STDDEV_SAMP", "SUM")  # aggregates it has too
+
+
 def in_batch(query: tree.Query) -> bool:
     """A question about now that no store answers: Spark does."""
+    items = [item.expression for item in query.items if item.expression is not None]
     return (
         query.emit is None
         and query.as_of is None
         and query.window is None
-        and bool(query.joins or query.group_by or query.having)
+        and bool(query.joins or query.group_by or query.having or any(calls_in(one, OF_SPARK) for one in items))
     )
 
 
