@@ -38,7 +38,9 @@ REFUSED = {
     "INSERT INTO s VALUES ('a', STRUCT(p := 1.50, q := ARRAY['x']), 'y');": (
         "Expected type INTEGER for field V but got STRUCT<`P` DECIMAL(3, 2), `Q` ARRAY<STRING>>: {P=1.50, Q=['x']}"
     ),
-    "CREATE STREAM x (a VARCHAR(KEY)) WITH (kafka_topic='x', value_format='JSON');": "line 1:28: mismatched input 'KEY', expecting the greatest length.",
+    "CREATE STREAM x (a VARCHAR(KEY)) WITH (kafka_topic='x', value_format='JSON');": (
+        "line 1:28: mismatched input 'KEY', expecting the greatest length."
+    ),
     "CREATE STREAM x AS SELECT id, 1.8E308 AS w FROM s;": "line 1:31: Number overflows DOUBLE: 1.8E308",
     "CREATE TABLE x AS SELECT id, SUMM(v) AS w FROM s GROUP BY id;": (
         "Can't find any functions with the name 'SUMM'. Did you mean 'SUM'?"

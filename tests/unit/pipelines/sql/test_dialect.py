@@ -597,14 +597,16 @@ def planned(bench: Bench, text: str) -> Planned:
 def test_fields_of_an_inserted_struct_go_by_their_names(bench: Bench) -> None:
     kind = "STRUCT<a BIGINT, b STRING, c BYTES>"
     bench.execute(
-        f"CREATE STREAM s (x {kind}, l ARRAY<{kind}>, m MAP<STRING, {kind}>) WITH (kafka_topic='s', value_format='JSON');"
+        f"CREATE STREAM s (x {kind}, l ARRAY<{kind}>, m MAP<STRING, {kind}>) "
+        "WITH (kafka_topic='s', value_format='JSON');"
         "CREATE STREAM o AS SELECT * FROM s;"
-        "INSERT INTO s VALUES (STRUCT(b := 'x', a := 1), ARRAY[STRUCT(b := 'y')], MAP('k' := STRUCT(c := 'AQ==', a := 2)));"
+        "INSERT INTO s VALUES "
+        "(STRUCT(b := 'x', a := 1), ARRAY[STRUCT(b := 'y')], MAP('k' := STRUCT(c := 'AQ==', a := 2)));"
     )
     assert bench.output()[-1].value == {
         "X": {"A": 1, "B": "x", "C": None},
         "L": [{"A": None, "B": "y", "C": None}],
         "M": {"k": {"A": 2, "B": None, "C": "AQ=="}},
     }
-    with pytest.raises(SqlError, match="Expected type STRUCT.* for field X but got STRUCT<`D` INTEGER>"):
+    with pytest.raises(SqlError, match=r"Expected type STRUCT.* for field X but got STRUCT<`D` INTEGER>"):
         bench.execute("INSERT INTO s (x) VALUES (STRUCT(d := 1));")
