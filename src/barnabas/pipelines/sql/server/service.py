@@ -64,7 +64,14 @@ class SqlService:
         conf = {key: value for key, value in settings.properties.items() if key.startswith("spark.")}
         shares = settings.properties.get(SHARES, "true").lower() != "false"
         self.queries = SparkQueries(
-            servers, directory, name, settings.master, security, conf, kafka=self.kafka if shares else None
+            servers,
+            directory,
+            name,
+            settings.master,
+            security,
+            conf,
+            kafka=self.kafka if shares else None,
+            nice=settings.spark_nice,
         )
         self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
         self.views = Views(self._reading)
