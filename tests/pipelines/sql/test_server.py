@@ -214,6 +214,7 @@ def test_a_select_that_streams_cannot_answer_is_answered_by_spark(server: SqlSer
         ["Anna", 2],
         ["it's", 4],
     ]
+    assert server.rows("SELECT COUNT(*) AS n, MAX(v) AS m FROM bs;") == [[4, 3]]
     ranked = "SELECT id, v, RANK() OVER (PARTITION BY id ORDER BY v DESC) AS n FROM bs WHERE ROWTIME > 0"
     assert sorted(server.rows(f"SELECT id, v FROM ({ranked}) WHERE n = 1;")) == [["a", 2], ["b", 3]]
     cities = f"SELECT name, city FROM bt JOIN parquet.`{lake}/cities.parquet` c ON bt.id = c.id ORDER BY city;"

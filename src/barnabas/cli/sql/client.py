@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+CHUNK_BYTES = 65536
 CONTENT_TYPE = "application/vnd.ksql.v1+json"
 
 
@@ -50,12 +51,17 @@ class SqlClient:
         """The lines of a query's or PRINT's answer; closing the iterator ends the query."""
         body = {"ksql": text, "streamsProperties": properties, "sessionVariables": variables}
         with self._asked("POST", "/query", body) as answer:
-            while line := self._line(answer):
-                yield line.decode("utf-8", "replace").rstrip("\n")
+            rest = b""
+            while data := self._more(answer):
+                *whole, rest = (rest + data).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in whole)
+            if rest:
+                yield rest.decode("utf-8", "replace")
 
-    def _line(self, answer: http.client.HTTPResponse) -> bytes:
+    def _more(self, answer: http.client.HTTPResponse) -> bytes:
+        """What has come; nothing at the end. `readline` takes the end of a server for that of its answer."""
         try:
-            return answer.readline()
+            return answer.read1(CHUNK_BYTES)
         except (OSError, http.client.HTTPException):
             raise ServerUnreachable(
                 f"The server at {self.url} has closed the connection before the query ended."

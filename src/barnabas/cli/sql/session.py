@@ -173,7 +173,7 @@ class SqlSession:
                 elif "header" in entry:
                     self.say(tables.head(column_names(entry["header"]["schema"]), self.width))
                 elif "row" in entry:
-                    self.say(tables.row(entry["row"]["columns"], self.width))
+                    self.say(tables.row(cells_of(entry["row"]), self.width))
                 elif "finalMessage" in entry and entry["finalMessage"] != "Query Completed":
                     self.say(entry["finalMessage"])
                 elif "errorMessage" in entry:
@@ -194,6 +194,13 @@ class SqlSession:
         finally:
             lines.close()  # type: ignore[attr-defined]
         self.say("Topic printing ceased")
+
+
+def cells_of(row: dict[str, Any]) -> list[Any]:
+    """The columns of a row; of one that is gone from its table its key."""
+    if not row.get("tombstone"):
+        return list(row["columns"])
+    return ["<TOMBSTONE>" if one is None else one for one in row["columns"]]
 
 
 def read_line(line: str) -> tuple[str, dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from barnabas.cli.sql.session import SqlSession
 
 DEFAULT_URL = "http://localhost:8088"
+# Comments, and what is quoted, where none begin.
+COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|`[^`]*`)|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 PARSER = Parser(
     name="ksql",
     summary="Types SQL statements to a server, or runs those of a file.",
@@ -117,10 +120,28 @@ def typed(session: SqlSession, waiting: str, line: str) -> str:
         return ""
     if not is_ended(text):
         return text
-    session.history.append(" ".join(text.split()))
+    session.history.append(in_one_line(text))
+    if "\n" in text:
+        _recall_as_one(text)
     session.note(text)
     session.run(text)
     return ""
+
+
+def in_one_line(text: str) -> str:
+    """A statement without its comments, which would take what stands behind them along."""
+    return " ".join(COMMENT.sub(lambda found: found[1] or " ", text).split())
+
+
+def _recall_as_one(text: str) -> None:
+    """The lines of a statement that were typed are one line of the history."""
+    if (readline := sys.modules.get("readline")) is None:
+        return
+    for line in reversed([line for line in text.split("\n") if line.strip()]):
+        last = readline.get_current_history_length()
+        if last and readline.get_history_item(last).rstrip() == line:
+            readline.remove_history_item(last - 1)
+    readline.add_history(in_one_line(text))
 
 
 def _line_editing() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from barnabas.client.schemas.protobuf.elements import Message as ParsedMessage
-from barnabas.client.schemas.protobuf.schema import read_schema
+from barnabas.client.schemas.protobuf.parameters import field_parameters
 from barnabas.client.serdes import Decoded
 from barnabas.client.serdes import Schema as Registered
 from barnabas.client.serdes.protobuf_values import WRAPPERS, is_map
@@ -180,23 +179,7 @@ class SchemaReading:
     """Connect's schema of a message. Confluent's `field_meta` is read from the text: descriptors do not hold it."""
 
     def __init__(self, text: str) -> None:
-        self._parameters: dict[str, dict[str, str]] = {}
-        file = read_schema(text)
-        for each in file.types:
-            if isinstance(each, ParsedMessage):
-                self._collect(each, f"{file.package}." if file.package else "")
-
-    def _collect(self, message: ParsedMessage, prefix: str) -> None:
-        for field in [*message.fields, *(each for union in message.one_ofs for each in union.fields)]:
-            for option in field.options:
-                params = option.value.get("params", []) if isinstance(option.value, dict) else []
-                if option.name == "confluent.field_meta":
-                    pairs = params if isinstance(params, list) else [params]
-                    given = {str(pair["key"]): str(pair["value"]) for pair in pairs}
-                    self._parameters[f"{prefix}{message.name}.{field.name}"] = given
-        for inner in message.types:
-            if isinstance(inner, ParsedMessage):
-                self._collect(inner, f"{prefix}{message.name}.")
+        self._parameters = field_parameters(text)
 
     def message(self, message: Descriptor, above: tuple[str, ...] = ()) -> Schema:
         if message.full_name in above:

@@ -11,7 +11,7 @@ from barnabas.pipelines.sql.language.cursor import Cursor
 from barnabas.pipelines.sql.language.queries import duration
 from barnabas.pipelines.sql.metastore import HEADERS, KEY, VALUE, DataSource, FormatInfo, SourceColumn, WindowInfo
 from barnabas.pipelines.sql.relations import PSEUDO, WINDOWEND, WINDOWSTART, check_key
-from barnabas.pipelines.sql.types import BYTES, STRING, array, struct
+from barnabas.pipelines.sql.types import BYTES, STRING, SqlType, array, fits, struct
 
 PROPERTIES = {
     "KAFKA_TOPIC",
@@ -232,6 +232,45 @@ def inferred(
     if not keys and not values and formats[1].upper() not in REGISTRY_FORMATS:
         raise SqlError("The statement does not define any columns, and its formats have no schemas to take them from.")
     return keys, values
+
+
+def check_written(source: DataSource, settings: Settings) -> None:
+    """Refuses results that do not fit the schemas that their query names by id. A replay of the command topic does not
+    ask: the registry may be away then."""
+    from barnabas.pipelines.sql.formats.inference import columns_from_registry
+
+    for what, info, columns in (
+        (KEY, source.key_format, source.keys),
+        (VALUE, source.value_format, source.values),
+    ):
+        if (schema_id := info.get("SCHEMA_ID")) is None or info.name not in REGISTRY_FORMATS:
+            continue
+        found = columns_from_registry(
+            f"{source.topic}-{what.lower()}", settings, what, schema_id, info.get("SCHEMA_NAME")
+        )
+        if [one.name for one in found] in (["ROWKEY"], ["ROWVAL"]):  # a schema without fields
+            continue
+        kinds = {one.name.upper(): one.kind for one in found}
+        wrong = [one for one in columns if not can_hold(kinds.get(one.name.upper()), one.kind)]
+        if wrong:
+            raise SqlError(
+                f"The following {what.lower()} columns are changed or missing: [{_listed(wrong)}]. Schema {schema_id} "
+                f"from the schema registry is [{_listed(found)}]"
+            )
+
+
+HELD_AS = {"TIMESTAMP": ("BIGINT",), "DATE": ("INTEGER",), "TIME": ("INTEGER",), "DECIMAL": ("STRING", "BYTES")}
+
+
+def can_hold(there: SqlType | None, given: SqlType) -> bool:
+    """Whether a field of a schema takes values of a column. What is inside of a STRUCT is told when it is written."""
+    if there is None:
+        return False
+    return fits(given, there) or given.base == there.base or there.base in HELD_AS.get(given.base, ())
+
+
+def _listed(columns: list[SourceColumn]) -> str:
+    return ", ".join(f"`{one.name}` {one.kind}" for one in columns)
 
 
 def spelled_out(statement: tree.CreateSource, source: DataSource) -> str:

@@ -150,6 +150,7 @@ class Engine:
             persistent=statement.name,
             log_topic=self.log_topic,
             exactly_once=str(settings.get("processing.guarantee", "")).startswith("exactly_once"),
+            settings=settings,
         )
         return made[0], planned
 
@@ -176,6 +177,7 @@ class Engine:
             persistent=target.name,
             log_topic=self.log_topic,
             exactly_once=str(settings.get("processing.guarantee", "")).startswith("exactly_once"),
+            settings=settings,
         )
         query = PersistentQuery(
             query_id, statement.text, target.name, target.topic, planned, planned.sources, settings, "INSERT"

@@ -63,17 +63,32 @@ def value_of(relation: Relation, name: str, expression: tree.Expression, kind: S
     compiled, given = relation.compiled(expression)
     try:
         value = compiled.call(())
-        if given == kind or value is None:
-            return value
-        if fits(given, kind) or (given.base == "STRING" and kind.base in EXACT_TEXT):
-            return cast_between(given, kind)(value)
-        if given.base in ("DECIMAL", "INTEGER", "BIGINT") and kind.base in ("DOUBLE", "DECIMAL"):
-            return cast_between(given, kind)(value)
-        if given.base == "STRING" and kind.base == "BYTES":
-            return base64.b64decode(value, validate=True)
+        return taken(value, given, kind)
     except (EvaluationError, binascii.Error) as error:
         raise SqlError(f"Failed to insert values into column {name}: {error}") from None
-    raise SqlError(f"Expected type {kind} for field {name} but got {given}: {literal(value)}")
+    except TypeError:
+        raise SqlError(f"Expected type {kind} for field {name} but got {given}: {literal(value)}") from None
+
+
+def taken(value: Any, given: SqlType, kind: SqlType) -> Any:
+    """A value in a column of this type; TypeError if it does not fit. The fields of a STRUCT go by their names, and one
+    that is not given is null."""
+    if given == kind or value is None:
+        return value
+    if fits(given, kind) or (given.base == "STRING" and kind.base in EXACT_TEXT):
+        return cast_between(given, kind)(value)
+    if given.base in ("DECIMAL", "INTEGER", "BIGINT") and kind.base in ("DOUBLE", "DECIMAL"):
+        return cast_between(given, kind)(value)
+    if given.base == "STRING" and kind.base == "BYTES":
+        return base64.b64decode(value, validate=True)
+    if given.base == kind.base == "STRUCT" and {name for name, _ in given.fields} <= {name for name, _ in kind.fields}:
+        kinds = dict(given.fields)
+        return {name: taken(value[name], kinds[name], one) if name in kinds else None for name, one in kind.fields}
+    if given.base == kind.base and given.key == kind.key and given.element is not None and kind.element is not None:
+        if given.base == "ARRAY":
+            return [taken(one, given.element, kind.element) for one in value]
+        return {key: taken(one, given.element, kind.element) for key, one in value.items()}
+    raise TypeError
 
 
 def literal(value: Any) -> str:

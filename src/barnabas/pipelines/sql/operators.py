@@ -285,10 +285,11 @@ class EveryChange(Operator):
 @dataclass
 class OwnTime(Operator):
     """The time of a result is that of one of its columns: WITH (TIMESTAMP='column'). One without a time is left out,
-    as a record of a source would be."""
+    as a record of a source would be. The column is one of the value, or of the key if `of_key` says how many it has."""
 
     column: int
     pattern: str | None = None
+    of_key: int = 0
     kind = "own-time"
 
     def run(self, task: Task, inputs: list[Rows]) -> Rows:
@@ -296,9 +297,9 @@ class OwnTime(Operator):
         reader = ReadSource(time_format=self.pattern)
         times: list[int] = []
         left: list[int] = []
-        for at, (value, time) in enumerate(zip(rows.values, rows.times.tolist(), strict=True)):
+        for at, (key, value, time) in enumerate(zip(rows.keys, rows.values, rows.times.tolist(), strict=True)):
             try:
-                own = time if value is None else reader.own_time(value[self.column])
+                own = time if value is None else reader.own_time(self._given(key, value))
             except (SerdeError, EvaluationError):
                 continue
             times.append(own)
@@ -306,6 +307,12 @@ class OwnTime(Operator):
         if len(left) < len(rows):
             rows = rows.take(left)
         return Rows(rows.keys, rows.values, np.array(times, np.int64), rows.ranks, olds=rows.olds)
+
+    def _given(self, key: Any, value: Any) -> Any:
+        if not self.of_key:
+            return value[self.column]
+        inner = key.key if isinstance(key, Windowed) else key
+        return inner if self.of_key == 1 or inner is None else inner[self.column]
 
 
 @dataclass

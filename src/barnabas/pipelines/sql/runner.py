@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from barnabas.pipelines.sql.definitions import check_written
 from barnabas.pipelines.sql.engine import DEFINING, Engine, PersistentQuery, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import Codec, codec_of
@@ -95,6 +96,8 @@ class Bench:
         if isinstance(statement, tree.CreateFunction):
             check_function(statement)
         change = self.engine.apply(statement, self._number)
+        if change.starts is not None and change.source is not None:
+            check_written(change.source, self.engine.settings)
         self._number += 1
         stopped = {query_id: self._running.pop(query_id).driver for query_id in change.stops}
         if change.starts is not None:

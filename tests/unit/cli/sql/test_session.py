@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.cli.sql.client import SqlClient
+from barnabas.cli.sql.client import ServerUnreachable, SqlClient
 from barnabas.cli.sql.session import SqlSession
 from barnabas.cli.sql.tables import answer_text
-from barnabas.cli.tools.ksql import typed
+from barnabas.cli.tools.ksql import in_one_line, typed
 
 SCHEMA = '[{"header":{"queryId":"q","schema":"`A` INTEGER, `S` STRUCT<`B` STRING>"}},\n'
 
@@ -133,3 +135,38 @@ def test_a_statement_of_many_lines_is_one_line_of_a_table() -> None:
     }
     shown = answer_text({"@type": "queries", "queries": [query]})
     assert "| CREATE STREAM o AS SELECT * FROM s; " in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("CREATE STREAM s -- of; mine\n  (a INT);", "CREATE STREAM s (a INT);"),
+        (
+            "SELECT '--', `/*` FROM s\n/* a\n b */ WHERE a = 'it''s -- so';",
+            "SELECT '--', `/*` FROM s WHERE a = 'it''s -- so';",
+        ),
+    ],
+)
+def test_a_statement_is_recalled_without_its_comments(text: str, line: str) -> None:
+    assert in_one_line(text) == line
+
+
+@pytest.mark.parametrize("statement", ["SELECT * FROM s EMIT CHANGES;", "PRINT s;"])
+def test_a_server_that_is_gone_in_the_midst_of_rows_is_told(statement: str, out: io.StringIO) -> None:
+    """It ends without the last chunk, as a process that is killed."""
+    row = b'[{"header":{"queryId":"q","schema":"`A` INTEGER"}},\n{"row":{"columns":[77]}},\n'
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(row), row))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        session = SqlSession(SqlClient(f"http://127.0.0.1:{listening.getsockname()[1]}"), out)
+        with pytest.raises(ServerUnreachable, match="has closed the connection before the query ended"):
+            session.run(statement)
+        thread.join(10)
+    assert "77" in out.getvalue()

@@ -38,6 +38,19 @@ REFUSED = {
     "INSERT INTO s VALUES ('a', STRUCT(p := 1.50, q := ARRAY['x']), 'y');": (
         "Expected type INTEGER for field V but got STRUCT<`P` DECIMAL(3, 2), `Q` ARRAY<STRING>>: {P=1.50, Q=['x']}"
     ),
+    "CREATE STREAM x (a VARCHAR(KEY)) WITH (kafka_topic='x', value_format='JSON');": (
+        "line 1:28: mismatched input 'KEY', expecting the greatest length."
+    ),
+    "CREATE STREAM x AS SELECT id, 1.8E308 AS w FROM s;": "line 1:31: Number overflows DOUBLE: 1.8E308",
+    "CREATE TABLE x AS SELECT id, SUMM(v) AS w FROM s GROUP BY id;": (
+        "Can't find any functions with the name 'SUMM'. Did you mean 'SUM'?"
+    ),
+    "CREATE STREAM x AS SELECT id, LATEST_BY_OFSET(v) AS w FROM s;": (
+        "Can't find any functions with the name 'LATEST_BY_OFSET'. Did you mean 'LATEST_BY_OFFSET'?"
+    ),
+    "CREATE STREAM x AS SELECT * FROM w1 JOIN w2 WITHIN 1 MINUTE ON w1.id = w2.id;": (
+        "Implicit repartitioning of windowed sources is not supported: windows of W1 have 5000 ms, those of W2 2000 ms"
+    ),
     # What would change the meaning of a query that runs.
     "CREATE OR REPLACE STREAM s (id STRING KEY, v STRING) WITH (kafka_topic='s', value_format='JSON');": (
         "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last. "
@@ -62,6 +75,11 @@ REFUSED = {
 def bench() -> Iterator[Bench]:
     made = Bench()
     made.execute(SOURCES)
+    for name, seconds in (("w1", 5), ("w2", 2)):
+        made.execute(
+            f"CREATE STREAM {name} (id STRING KEY, v INT) WITH (kafka_topic='{name}', value_format='JSON', "
+            f"window_type='TUMBLING', window_size='{seconds} SECONDS');"
+        )
     yield made
     made.close()
 

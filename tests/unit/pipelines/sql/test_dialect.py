@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,14 @@ import pytest
 
 from barnabas.client.serdes import Deserializer, Schema, Serializer, shared_registry
 from barnabas.pipelines.sql.errors import SqlError
+from barnabas.pipelines.sql.language import tree
+from barnabas.pipelines.sql.language.statements import parse_statement
+from barnabas.pipelines.sql.plan.planner import Planned, plan
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
+from barnabas.pipelines.sql.server.pushes import shown_rows
+from barnabas.pipelines.sql.server.selecting import row_tree
 from barnabas.pipelines.streams.errors import RecordError
+from barnabas.pipelines.streams.windows import Windowed
 
 ROOMS = "CREATE STREAM rooms (id INT KEY, floor INT, door STRUCT<width INT>) WITH (kafka_topic='rooms', format='JSON');"
 PAIRS = (
@@ -517,3 +524,89 @@ def test_times_and_numbers_of_others_protobuf_are_read(bench: Bench) -> None:
     bench.pipe_bytes("others", None, data, 0)
     found = {one.topic: one.value for one in bench.output()}
     assert found == {"O": {"AT": 1577836801000}, "P": {"AT": 1577836801000, "COST": 1.25, "DAY": 2}}
+
+
+def test_lists_are_as_long_as_settings_let_them(bench: Bench) -> None:
+    text = "SELECT id, COLLECT_LIST(floor) AS l, COLLECT_SET(floor) AS s FROM rooms GROUP BY id;"
+    bench.execute(f"{ROOMS} CREATE TABLE whole AS {text}")
+    bench.execute(
+        "SET 'ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
+        f"CREATE TABLE short AS {text}"
+    )
+    for at in range(1002):
+        bench.pipe(CaseRecord("rooms", 7, {"floor": at}, at))
+    last = {one.topic: one.value for one in bench.output()}
+    assert {name: len(one) for name, one in last["WHOLE"].items()} == {"L": 1002, "S": 1002}
+    assert last["SHORT"] == {"L": [0, 1], "S": [0]}
+
+
+def test_bounds_of_windows_may_be_named_by_the_source(bench: Bench) -> None:
+    bench.execute(
+        f"{ROOMS} CREATE TABLE o AS SELECT id, rooms.WINDOWSTART / 2 AS half, r.WINDOWEND AS over FROM rooms r "
+        "WINDOW TUMBLING (SIZE 4 MILLISECONDS) GROUP BY id;".replace("rooms.W", "r.W")
+    )
+    bench.pipe(CaseRecord("rooms", 7, {"floor": 1}, 9))
+    assert [one.value for one in bench.output()] == [{"HALF": 4, "OVER": 12}]
+
+
+@pytest.mark.parametrize(("key", "wanted"), [("id", [5, 6]), ("id, floor", [5, 6])])
+def test_the_time_of_a_result_may_be_a_column_of_its_key(bench: Bench, key: str, wanted: list[int]) -> None:
+    bench.execute(
+        "CREATE STREAM s (id BIGINT, floor INT) WITH (kafka_topic='s', format='JSON');"
+        f"CREATE STREAM o WITH (timestamp='id') AS SELECT id, floor, 1 AS one FROM s PARTITION BY {key};"
+    )
+    for at in wanted:
+        bench.pipe(CaseRecord("s", None, {"id": at, "floor": 1}, 99))
+    assert [one.timestamp_ms for one in bench.output()] == wanted
+
+
+def test_what_is_only_shown_may_be_aggregated_without_group_by(bench: Bench) -> None:
+    bench.execute(ROOMS)
+    bench.select("SELECT COUNT(*) AS n, MAX(floor) AS top FROM rooms EMIT CHANGES;")
+    for key, floor in ((7, 1), (8, 3)):
+        bench.pipe(CaseRecord("rooms", key, {"floor": floor}, 0))
+    assert bench.rows() == [(1, 1), (2, 3)]
+    with pytest.raises(SqlError, match="Non-aggregate SELECT expression"):
+        bench.select("SELECT id, COUNT(*) FROM rooms EMIT CHANGES;")
+    with pytest.raises(SqlError, match="requires a GROUP BY clause"):
+        bench.execute("CREATE TABLE o AS SELECT COUNT(*) AS n FROM rooms;")
+
+
+def test_rows_that_are_gone_show_their_keys_and_records_without_values_nothing(bench: Bench) -> None:
+    bench.execute(
+        f"{ROOMS} CREATE TABLE t (id INT PRIMARY KEY, c INT) WITH (kafka_topic='t', value_format='JSON');"
+        "CREATE TABLE w AS SELECT id, SUM(floor) AS n FROM rooms WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id "
+        "HAVING SUM(floor) > 0;"
+    )
+    gone = [{"value": None, "key": pickle.dumps(7)}]
+    of_table = planned(bench, "SELECT c, id FROM t EMIT CHANGES;")
+    assert shown_rows(of_table, gone) == [(None, 7)]
+    assert row_tree(shown_rows(of_table, gone)[0], of_table.kinds) == {"columns": [None, 7], "tombstone": True}
+    assert shown_rows(planned(bench, "SELECT * FROM rooms EMIT CHANGES;"), gone) == []
+    of_window = planned(bench, "SELECT n, id, WINDOWSTART, WINDOWEND FROM w EMIT CHANGES;")
+    left = [{"value": None, "key": pickle.dumps(Windowed(7, 1000, 2000))}]
+    assert shown_rows(of_window, left) == [(None, 7, 1000, 2000)]
+
+
+def planned(bench: Bench, text: str) -> Planned:
+    statement = parse_statement(text)
+    assert isinstance(statement, tree.SelectStatement)
+    return plan(bench.engine.metastore, statement.query, name="shown")
+
+
+def test_fields_of_an_inserted_struct_go_by_their_names(bench: Bench) -> None:
+    kind = "STRUCT<a BIGINT, b STRING, c BYTES>"
+    bench.execute(
+        f"CREATE STREAM s (x {kind}, l ARRAY<{kind}>, m MAP<STRING, {kind}>) "
+        "WITH (kafka_topic='s', value_format='JSON');"
+        "CREATE STREAM o AS SELECT * FROM s;"
+        "INSERT INTO s VALUES "
+        "(STRUCT(b := 'x', a := 1), ARRAY[STRUCT(b := 'y')], MAP('k' := STRUCT(c := 'AQ==', a := 2)));"
+    )
+    assert bench.output()[-1].value == {
+        "X": {"A": 1, "B": "x", "C": None},
+        "L": [{"A": None, "B": "y", "C": None}],
+        "M": {"k": {"A": 2, "B": None, "C": "AQ=="}},
+    }
+    with pytest.raises(SqlError, match=r"Expected type STRUCT.* for field X but got STRUCT<`D` INTEGER>"):
+        bench.execute("INSERT INTO s (x) VALUES (STRUCT(d := 1));")

@@ -6,6 +6,7 @@ States are plain lists and numbers: they are pickled with the state of the topol
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,7 +17,7 @@ from barnabas.pipelines.sql.compute.java import frozen
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.types import BIGINT, DOUBLE, STRING, SqlType, array, map_of, struct
 
-LIMIT = 1000  # of what COLLECT_LIST and its like keep
+LIMIT = 1000  # of what HISTOGRAM keeps
 
 
 class Aggregate:
@@ -231,8 +232,16 @@ class EarliestByOffset(ByOffset):
 
 
 class CollectList(Aggregate):
-    name, said, can_undo = "COLLECT_LIST", "All values in an array, at most 1000.", True
+    """The only setting is how many values are kept; all of them if there is none."""
+
+    name, said, can_undo = "COLLECT_LIST", "All values in an array.", True
+    limit_setting = "ksql.functions.collect_list.limit"
     ignores_nulls = False
+
+    def __init__(self, kinds: list[SqlType], settings: list[Any]) -> None:
+        super().__init__(kinds, settings)
+        limit = settings[0] if settings else None
+        self._most = sys.maxsize if limit is None or limit < 0 else limit
 
     @property
     def returns(self) -> SqlType:
@@ -242,7 +251,7 @@ class CollectList(Aggregate):
         return []
 
     def add(self, state: list[Any], *values: Any) -> list[Any]:
-        return state if len(state) >= LIMIT else [*state, values[0]]
+        return state if len(state) >= self._most else [*state, values[0]]
 
     def undo(self, state: list[Any], *values: Any) -> list[Any]:
         for at in range(len(state) - 1, -1, -1):
@@ -251,14 +260,15 @@ class CollectList(Aggregate):
         return state
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-        return [*one, *other][:LIMIT]
+        return [*one, *other][: self._most]
 
 
 class CollectSet(CollectList):
-    name, said, can_undo = "COLLECT_SET", "All distinct values in an array, at most 1000.", False
+    name, said, can_undo = "COLLECT_SET", "All distinct values in an array.", False
+    limit_setting = "ksql.functions.collect_set.limit"
 
     def add(self, state: list[Any], *values: Any) -> list[Any]:
-        if len(state) >= LIMIT or frozen(values[0]) in map(frozen, state):
+        if len(state) >= self._most or frozen(values[0]) in map(frozen, state):
             return state
         return [*state, values[0]]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.pipelines.sql.compute import dates, evaluate
+from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, TABLE_FUNCTIONS
 from barnabas.pipelines.sql.compute.java import EvaluationError
 from barnabas.pipelines.sql.compute.registry import find, resolve
 from barnabas.pipelines.sql.errors import SqlError, nearest
@@ -439,7 +440,7 @@ def _call(compiler: Compiler, node: tree.Call) -> Code:
         codes = _moments(compiler, node, codes)
     if node.name in compiler.functions:
         return _python_call(compiler, node, codes)
-    entry = find(node.name, [*LAMBDA_FUNCTIONS, *compiler.functions])
+    entry = find(node.name, [*LAMBDA_FUNCTIONS, *AGGREGATES, *TABLE_FUNCTIONS, *compiler.functions])
     variant, kind = resolve(entry, [code.kind for code in codes])
     wanted = variant.signature.expanded(len(codes)) or []
     sources = [

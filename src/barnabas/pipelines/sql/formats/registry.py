@@ -133,13 +133,12 @@ class RegistryCodec(Codec):
             self._spelled = partial(spelled_as, tree=found, named={})
         elif given is not None and self.name == "JSON_SR":
             found = json.loads(self.registry.by_id(int(given)).schema.text)
-            fields = {name.upper(): name for name in found.get("properties", {})}
-            self._spelled = partial(renamed, fields=fields)
+            self._spelled = partial(spelled_as_json, tree=found)
         made = Serializer(self.registry, schema, settings, is_key=self.is_key, message=message)
         if given is not None and self.name == "PROTOBUF":
             codec = made.prepared(self.topic).codec
             assert isinstance(codec, ProtobufCodec)
-            self._spelled = partial(renamed, fields={one.name.upper(): one.name for one in codec.descriptor.fields})
+            self._spelled = partial(spelled_as_message, descriptor=codec.descriptor)
         return made
 
     def _made_deserializer(self) -> Any:
@@ -379,8 +378,43 @@ def protobuf_file(columns: Columns, full_name: str, nulls: str) -> str:
     return f'syntax = "proto3";\n\n{packaged}{imports}message {name} {{\n{body}{nested}}}\n'
 
 
-def renamed(value: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
-    return {fields.get(name.upper(), name): one for name, one in value.items()}
+def spelled_as_json(value: Any, tree: Any) -> Any:
+    """A value with the names of a JSON schema's properties, whatever their case."""
+    if not isinstance(tree, dict):
+        return value
+    if isinstance(value, list):
+        return [spelled_as_json(one, tree.get("items")) for one in value]
+    choices = [one for one in tree.get("oneOf", ()) if isinstance(one, dict) and one.get("type") != "null"]
+    if len(choices) == 1:
+        return spelled_as_json(value, choices[0])
+    properties = tree.get("properties")
+    if not isinstance(value, dict) or not properties:
+        return value
+    fields = {name.upper(): name for name in properties}
+    names = {name: fields.get(name.upper(), name) for name in value}
+    return {names[name]: spelled_as_json(one, properties.get(names[name])) for name, one in value.items()}
+
+
+def spelled_as_message(value: Any, descriptor: Any) -> Any:
+    """A value with the names of a Protobuf message's fields, whatever their case."""
+    fields = {one.name.upper(): one for one in descriptor.fields}
+    found: dict[str, Any] = {}
+    for name, one in value.items():
+        field = fields.get(name.upper())
+        inner = None if field is None else field.message_type
+        if field is None or inner is None or inner.GetOptions().map_entry:
+            found[name if field is None else field.name] = one
+        elif isinstance(one, list):
+            found[field.name] = [spelled_as_message(each, inner) if isinstance(each, dict) else each for each in one]
+        else:
+            found[field.name] = spelled_as_message(one, inner) if isinstance(one, dict) else one
+    return found
+
+
+def is_default(field: Any) -> bool:
+    """Whether null stands for the default of a field of Avro: it can't hold null."""
+    kind = field["type"]
+    return "default" in field and "null" not in (kind if isinstance(kind, list) else [kind])
 
 
 def spelled_as(value: Any, tree: Any, named: dict[str, Any]) -> Any:
@@ -397,9 +431,11 @@ def spelled_as(value: Any, tree: Any, named: dict[str, Any]) -> Any:
     kind = tree["type"]
     if kind == "record" and isinstance(value, dict):
         given = {name.upper(): one for name, one in value.items()}
-        fields = {one["name"]: one["type"] for one in tree["fields"]}
+        there = [(one, given[one["name"].upper()]) for one in tree["fields"] if one["name"].upper() in given]
         return {
-            name: spelled_as(given[name.upper()], one, named) for name, one in fields.items() if name.upper() in given
+            one["name"]: spelled_as(value, one["type"], named)
+            for one, value in there
+            if value is not None or not is_default(one)
         }
     if kind == "array" and isinstance(value, list):
         return [spelled_as(one, tree["items"], named) for one in value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 from barnabas.pipelines.sql.errors import SqlSyntaxError
@@ -190,7 +191,10 @@ def _literal(cursor: Cursor) -> tree.Literal:
     if token.kind == STRING:
         return tree.Literal(token.text, STRING_TYPE, at=at)
     if token.kind == DOUBLE:
-        return tree.Literal(float(token.text), DOUBLE_TYPE, at=at)
+        number = float(token.text)
+        if math.isinf(number):
+            raise SqlSyntaxError(f"Number overflows DOUBLE: {token.text}", *at)
+        return tree.Literal(number, DOUBLE_TYPE, at=at)
     if token.kind == DECIMAL:
         value = Decimal(token.text)
         _, digits, exponent = value.as_tuple()

@@ -22,7 +22,8 @@ def parse_type(cursor: Cursor) -> SqlType:
         return kind
     if name in PRIMITIVES:
         if name == "STRING" and cursor.take("("):  # VARCHAR(n): the length is not kept
-            cursor.next()
+            if not cursor.take("STRING"):
+                cursor.integer("the greatest length")
             cursor.expect(")")
         return SqlType(name)
     return _custom(cursor, word, at)

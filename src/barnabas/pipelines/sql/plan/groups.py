@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, Aggregate
-from barnabas.pipelines.sql.compute.compiler import Compiled
+from barnabas.pipelines.sql.compute.aggregates import AGGREGATES, TABLE_FUNCTIONS, Aggregate, CollectList
+from barnabas.pipelines.sql.compute.compiler import LAMBDA_FUNCTIONS, Compiled
+from barnabas.pipelines.sql.compute.registry import find
 from barnabas.pipelines.sql.errors import SqlError, SqlSyntaxError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.metastore import WindowInfo
@@ -40,9 +42,13 @@ class Grouped:
     calls: tuple[tree.Call, ...]
     before: Relation
 
+    @property
+    def alias(self) -> str | None:
+        return alias_in(self.before)
+
     def rewrite(self, expression: tree.Expression) -> tree.Expression:
         """Groups and aggregates as columns; any other column is refused."""
-        normal = self.before.normal(without_windows(expression))
+        normal = self.before.normal(without_windows(expression, self.alias))
 
         def change(node: tree.Expression) -> tree.Expression | None:
             if node in self.expressions:
@@ -55,6 +61,8 @@ class Grouped:
 
         found: tree.Expression = rewritten(normal, change)
         for column in columns_in(found):
+            if not column.name.startswith("\0"):
+                check_functions(found, self.before.functions)  # it may be an argument of a misspelt aggregate
             if not column.name.startswith("\0") and column.name not in (WINDOWSTART, WINDOWEND):
                 shown = column.name if column.source is None else f"{column.source}.{column.name}"
                 raise SqlError(
@@ -64,11 +72,29 @@ class Grouped:
         return found
 
 
-def without_windows(expression: tree.Expression) -> tree.Expression:
-    """WINDOWSTART and WINDOWEND are columns of the result, not of the source."""
+def alias_in(relation: Relation) -> str | None:
+    """By which the source is named whose rows get windows; None if it has windows of its own, or there are several."""
+    aliases = {one.source for one in relation.columns}
+    windowed = any(one.name == WINDOWSTART for one in relation.columns)
+    return None if windowed or len(aliases) != 1 else aliases.pop()
+
+
+def check_functions(expression: tree.Expression, made: Mapping[str, Any] | None) -> None:
+    """Refuses calls of functions that are not there."""
+
+    def look(node: tree.Expression) -> tree.Expression | None:
+        if isinstance(node, tree.Call) and node.name not in LAMBDA_FUNCTIONS and node.name not in (made or {}):
+            find(node.name, [*LAMBDA_FUNCTIONS, *AGGREGATES, *TABLE_FUNCTIONS, *(made or {})])
+        return None
+
+    rewritten(expression, look)
+
+
+def without_windows(expression: tree.Expression, source: str | None = None) -> tree.Expression:
+    """WINDOWSTART and WINDOWEND are columns of the result, not of the source, even if the only source is named."""
 
     def change(node: tree.Expression) -> tree.Expression | None:
-        if isinstance(node, tree.Column) and node.name in (WINDOWSTART, WINDOWEND) and node.source is None:
+        if isinstance(node, tree.Column) and node.name in (WINDOWSTART, WINDOWEND) and node.source in (None, source):
             return tree.Literal(node.name, SqlType("WINDOW"))
         return None
 
@@ -86,7 +112,7 @@ def restored(expression: tree.Expression) -> tree.Expression:
     return found
 
 
-def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> Grouped:
+def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression], settings: Mapping[str, Any]) -> Grouped:
     """`expressions` are those of SELECT and HAVING, where aggregates are."""
     before = flow.relation
     by = tuple(before.normal(one) for one in aliased(query))
@@ -96,7 +122,7 @@ def group(flow: Flow, query: tree.Query, expressions: list[tree.Expression]) -> 
     calls = distinct_calls(before, expressions)
     aggregates, arguments = [], []
     for call in calls:
-        aggregate, compiled = aggregate_of(before, call)
+        aggregate, compiled = aggregate_of(before, call, settings)
         if flow.table and not aggregate.can_undo:
             raise SqlError(
                 f"The aggregation function(s) ({call.name}) cannot be applied to a table source, only to a stream "
@@ -137,7 +163,7 @@ def aliased(query: tree.Query) -> list[tree.Expression]:
 def distinct_calls(before: Relation, expressions: list[tree.Expression]) -> tuple[tree.Call, ...]:
     found: dict[tree.Call, None] = {}
     for expression in expressions:
-        for call in calls_in(before.normal(without_windows(expression)), AGGREGATES):
+        for call in calls_in(before.normal(without_windows(expression, alias_in(before))), AGGREGATES):
             for argument in call.arguments:
                 if inner := calls_in(argument, AGGREGATES):
                     raise SqlError(f"Aggregate functions can not be nested: {call.name}({inner[0].name}()).")
@@ -145,7 +171,7 @@ def distinct_calls(before: Relation, expressions: list[tree.Expression]) -> tupl
     return tuple(found)
 
 
-def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[Compiled]]:
+def aggregate_of(relation: Relation, call: tree.Call, given: Mapping[str, Any]) -> tuple[Aggregate, list[Compiled]]:
     columns = list(call.arguments)
     settings: list[Any] = []
     if call.name == "TOPK" and columns and isinstance(last := columns[-1], tree.Literal):
@@ -161,8 +187,19 @@ def aggregate_of(relation: Relation, call: tree.Call) -> tuple[Aggregate, list[C
         columns = []
     if not columns and call.name != "COUNT":
         raise SqlSyntaxError(f"Function '{call.name}' needs a column.", *call.at)
+    if issubclass(AGGREGATES[call.name], CollectList):
+        settings = [limit_of(AGGREGATES[call.name].limit_setting, given)]
     compiled = [relation.compiled(one) for one in columns]
     return AGGREGATES[call.name]([kind for _, kind in compiled], settings), [one for one, _ in compiled]
+
+
+def limit_of(name: str, settings: Mapping[str, Any]) -> int | None:
+    """How many values a list may have; None if the setting is not given."""
+    given = settings.get(name)
+    try:
+        return None if given is None else int(given)
+    except (TypeError, ValueError):
+        raise SqlError(f"Invalid value {given} for property '{name}': a whole number is needed.") from None
 
 
 def folded(

@@ -65,6 +65,12 @@ def check_windows(left: Flow, right: Flow) -> None:
             f"Incompatible windowed sources: {kinds[0]} and {kinds[1]}. Sources with SESSION windows can only be "
             "joined to others with SESSION windows."
         )
+    if left.window is not None and right.window is not None and left.window.size_ms != right.window.size_ms:
+        raise SqlError(
+            f"Implicit repartitioning of windowed sources is not supported: windows of {', '.join(left.sources)} have "
+            f"{left.window.size_ms} ms, those of {', '.join(right.sources)} {right.window.size_ms} ms, and equal keys "
+            "never meet."
+        )
 
 
 def sides(left: Relation, right: Relation, clause: tree.Join) -> tuple[tree.Expression, tree.Expression]:

@@ -159,10 +159,10 @@ def write(flow: Flow, selected: Selected, sink: SinkInfo) -> Flow:
     handle = flow.changes(value_columns)
     columns = selected.columns()
     if sink.timestamp_column is not None:
-        names = [one.name for one in columns if one.role == VALUE]
-        if sink.timestamp_column not in names:
-            raise SqlError(f"The TIMESTAMP column set in the WITH clause does not exist: '{sink.timestamp_column}'")
-        operator = OwnTime(names.index(sink.timestamp_column), sink.timestamp_format)
+        own = next(one for one in columns if one.name == sink.timestamp_column)
+        beside = [one.name for one in columns if one.role == own.role]
+        of_key = len(beside) if own.role == KEY else 0
+        operator = OwnTime(beside.index(own.name), sink.timestamp_format, of_key)
         handle = Stream(handle._graph, handle._graph.add(operator, handle._node))
     keys = [one for one in columns if one.role == KEY]
     values = [one for one in columns if one.role == VALUE]

@@ -5,7 +5,7 @@ Sources, joins, WHERE, table functions, PARTITION BY or GROUP BY, HAVING, SELECT
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from barnabas.pipelines.sql.relations import (
     columns_in,
     rewritten,
 )
-from barnabas.pipelines.sql.types import SqlType
+from barnabas.pipelines.sql.types import INTEGER, SqlType
 from barnabas.pipelines.streams.topology import Topology
 
 EXACTLY_ONCE = "exactly_once_v2"
@@ -63,6 +63,7 @@ def plan(
     persistent: str | None = None,
     log_topic: str | None = None,
     exactly_once: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> Planned:
     """`finish` says where results go; without it they are rows of the topic `rows`. `persistent` names the target."""
     if query.as_of is not None:
@@ -71,12 +72,14 @@ def plan(
         raise SqlError("LIMIT is for SELECT alone: a query that writes a stream or a table has no last row.")
     guarantee = EXACTLY_ONCE if exactly_once else "at_least_once"
     planning = Planning(metastore, Topology(name, processing_guarantee=guarantee), log_topic, name)
+    if persistent is None:
+        query = _grouped_as_one(query)
     flow = _sources(planning, query)
     if query.where is not None:
         flow = _where(flow, query.where)
     query, flow = _explode(flow, query)
     if query.group_by:
-        flow, items, expressions = _grouped(flow, query, persistent=persistent is not None)
+        flow, items, expressions = _grouped(flow, query, settings or {}, persistent=persistent is not None)
     else:
         _refuse_aggregates(query)
         flow = _partition(flow, query)
@@ -95,6 +98,14 @@ def plan(
         flow.sources,
         flow.notes,
     )
+
+
+def _grouped_as_one(query: tree.Query) -> tree.Query:
+    """What is only shown may be aggregated without GROUP BY: all rows are one group."""
+    expressions = [item.expression for item in query.items if item.expression is not None]
+    if query.group_by or not any(calls_in(one, AGGREGATES) for one in expressions):
+        return query
+    return replace(query, group_by=(tree.Literal(1, INTEGER),))
 
 
 def _rows(flow: Flow, selected: outputs.Selected) -> tuple[Flow, outputs.Selected]:
@@ -263,14 +274,14 @@ def _items(flow: Flow, query: tree.Query, *, persistent: bool) -> list[outputs.I
 
 
 def _grouped(
-    flow: Flow, query: tree.Query, *, persistent: bool
+    flow: Flow, query: tree.Query, settings: Mapping[str, Any], *, persistent: bool
 ) -> tuple[Flow, list[outputs.Item], list[tree.Expression]]:
     if query.partition_by:
         raise SqlError("PARTITION BY is not supported with GROUP BY.")
     items = _items(flow, query, persistent=persistent)
     expressions = [one.expression for one in items]
     having = [] if query.having is None else [query.having]
-    grouped = group(flow, query, [*expressions, *having])
+    grouped = group(flow, query, [*expressions, *having], settings)
     flow = grouped.flow
     if query.having is not None:
         test, kind = flow.relation.compiled(restored(grouped.rewrite(query.having)))

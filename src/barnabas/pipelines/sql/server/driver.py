@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 ENDED_WITHIN_S = 30.0
 
 
@@ -13,13 +17,27 @@ ENDED_WITHIN_S = 30.0
 TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
 
-def start_driver(name: str, master: str | None, conf: Mapping[str, str]) -> Any:
+def start_driver(name: str, master: str | None, conf: Mapping[str, str], nice: int = 0) -> Any:
+    """`nice` is how much lower its processes stand than this one, which answers while they compute."""
     from barnabas.pipelines.spark.session import session
 
-    spark: Any = session(name, master=master, conf=conf)
+    spark: Any = in_lower_thread(lambda: session(name, master=master, conf=conf), nice)
     log4j = spark._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
     return spark
+
+
+def in_lower_thread(work: Callable[[], T], nice: int) -> T:
+    """Processes that are begun inherit the priority of the thread that begins them; a thread of its own gives up no
+    more than its own."""
+
+    def run() -> T:
+        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), own + nice)
+        return work()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="sql-driver") as thread:
+        return thread.submit(run if nice else work).result()
 
 
 def process_of(spark: Any) -> Any:

@@ -15,6 +15,7 @@ from barnabas.client.errors import ClientError
 from barnabas.pipelines.sql.local import Given, LocalRun
 from barnabas.pipelines.sql.operators import thawed
 from barnabas.pipelines.sql.plan.planner import Planned
+from barnabas.pipelines.sql.relations import WINDOWEND, WINDOWSTART
 from barnabas.pipelines.sql.server.kafka import LATEST, Kafka
 from barnabas.pipelines.streams.errors import StreamsError
 from barnabas.pipelines.streams.windows import Windowed
@@ -93,22 +94,31 @@ class PushQuery:
         return None
 
 
+class Tombstone(tuple[Any, ...]):
+    """A row of a table that is gone: its key, and nulls."""
+
+    __slots__ = ()
+
+
 def shown_rows(planned: Planned, rows: list[dict[str, Any]]) -> list[Row]:
+    """Records of a stream that have no value show nothing."""
     found: list[Row] = []
     for row in rows:
         if row["value"] is not None:
             found.append(pickle.loads(row["value"]))
-        else:
+        elif planned.table:
             found.append(tombstone(planned, None if row["key"] is None else pickle.loads(row["key"])))
     return found
 
 
-def tombstone(planned: Planned, key: Any) -> Row:
-    """A row that is gone, or a record without a value: its key, and nulls."""
+def tombstone(planned: Planned, key: Any) -> Tombstone:
     inner = key.key if isinstance(key, Windowed) else key
     parts = (inner,) if len(planned.key_at) == 1 or inner is None else inner
     by_place = dict(zip(planned.key_at, parts, strict=False))
-    return tuple(thawed(by_place.get(at), kind) for at, kind in enumerate(planned.kinds))
+    if isinstance(key, Windowed):
+        bounds = {WINDOWSTART: key.start_ms, WINDOWEND: key.end_ms}
+        by_place |= {at: bounds[name] for at, name in enumerate(planned.names) if name in bounds}
+    return Tombstone(thawed(by_place.get(at), kind) for at, kind in enumerate(planned.kinds))
 
 
 def as_given(record: Any) -> Given:

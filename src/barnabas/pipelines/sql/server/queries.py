@@ -83,8 +83,10 @@ class SparkQueries:
         conf: Mapping[str, str] | None = None,
         *,
         kafka: Kafka | None = None,
+        nice: int = 0,
     ) -> None:
-        """`conf` is Spark's. Without `kafka` queries share nothing."""
+        """`conf` is Spark's, `nice` how much lower its processes stand. Without `kafka` queries share nothing."""
+        self._nice = nice
         self._servers, self._directory, self._name, self._master = bootstrap_servers, directory, name, master
         self._conf = dict(conf or {})
         self._options = {f"kafka.{key}": value for key, value in options.items()}
@@ -432,5 +434,5 @@ class SparkQueries:
                 abandon(self._spark)
                 self._spark = None
             if self._spark is None:
-                self._spark = start_driver(self._name, self._master, self._conf)
+                self._spark = start_driver(self._name, self._master, self._conf, self._nice)
             return self._spark

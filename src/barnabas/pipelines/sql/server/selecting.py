@@ -15,6 +15,7 @@ from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import parse_statements
 from barnabas.pipelines.sql.server.answers import encode, row_json, schema_text
 from barnabas.pipelines.sql.server.printing import printed
+from barnabas.pipelines.sql.server.pushes import Tombstone
 from barnabas.pipelines.sql.server.refusals import bad, refused_or
 from barnabas.pipelines.sql.server.service import SqlService, WrongEndpoint
 from barnabas.pipelines.sql.types import SqlType
@@ -149,6 +150,11 @@ async def streamed(service: SqlService, query: Begun, style: Any) -> AsyncIterat
         query.end(service)
 
 
+def row_tree(row: Any, kinds: list[SqlType]) -> dict[str, Any]:
+    columns = {"columns": row_json(row, kinds)}
+    return columns | {"tombstone": True} if isinstance(row, Tombstone) else columns
+
+
 class old_style:
     """Of `/query`: one JSON array, a line for each row. Of a query that goes on, each line ends with its comma, so that
     readers of lines see it at once; of one that is over, all rows are known."""
@@ -166,7 +172,7 @@ class old_style:
 
     def row(self, row: Any) -> bytes:
         self.given += 1
-        return self.line({"row": {"columns": row_json(row, self.query.kinds)}})
+        return self.line({"row": row_tree(row, self.query.kinds)})
 
     def line(self, tree: Any, *, first: bool = False) -> bytes:
         return encode(tree) + b",\n" if self.query.live else (b"" if first else b",\n") + encode(tree)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from barnabas.client.producer import Delivery
-from barnabas.pipelines.sql.definitions import spelled_out
+from barnabas.pipelines.sql.definitions import check_written, spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
@@ -19,6 +19,7 @@ from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.plan.planner import Planned, plan
+from barnabas.pipelines.sql.relations import calls_in
 from barnabas.pipelines.sql.server import answers
 from barnabas.pipelines.sql.server.batches import Batches
 from barnabas.pipelines.sql.server.commands import Command, CommandTopic
@@ -63,7 +64,14 @@ class SqlService:
         conf = {key: value for key, value in settings.properties.items() if key.startswith("spark.")}
         shares = settings.properties.get(SHARES, "true").lower() != "false"
         self.queries = SparkQueries(
-            servers, directory, name, settings.master, security, conf, kafka=self.kafka if shares else None
+            servers,
+            directory,
+            name,
+            settings.master,
+            security,
+            conf,
+            kafka=self.kafka if shares else None,
+            nice=settings.spark_nice,
         )
         self._reading = Kafka(settings.kafka)  # a connection that nothing else waits for
         self.views = Views(self._reading)
@@ -204,6 +212,8 @@ class SqlService:
             trial = self.engine.copy()
         change = trial.apply(statement, 0, settings)
         source = change.source
+        if change.starts is not None and source is not None:
+            check_written(source, self.engine.settings | settings)
         if change.starts is not None:
             self._log_topic()
         if isinstance(statement, tree.CreateSource) and source is not None:
@@ -419,13 +429,17 @@ def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
     return dict(properties)
 
 
+OF_SPARK = ("AVG", "COLLECT_LIST", "COLLECT_SET", "COUNT", "MAX", "MIN", "STDDEV_SAMP", "SUM")  # aggregates it has too
+
+
 def in_batch(query: tree.Query) -> bool:
     """A question about now that no store answers: Spark does."""
+    items = [item.expression for item in query.items if item.expression is not None]
     return (
         query.emit is None
         and query.as_of is None
         and query.window is None
-        and bool(query.joins or query.group_by or query.having)
+        and bool(query.joins or query.group_by or query.having or any(calls_in(one, OF_SPARK) for one in items))
     )
 
 

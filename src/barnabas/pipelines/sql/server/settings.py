@@ -20,6 +20,7 @@ DEFAULT_SERVERS = "localhost:9092"
 STREAMS_PREFIX = "ksql.streams."
 SESSION_TIMEOUT = f"{STREAMS_PREFIX}session.timeout.ms"
 DEFAULT_SESSION_MS = 10_000
+NICE, DEFAULT_NICE = "ksql.spark.nice", 5
 CLIENT_KEYS = ("security.", "sasl.", "ssl.", "client.id", "request.timeout.ms")
 
 
@@ -36,6 +37,7 @@ class SqlSettings:
     queries_file: str | None = None
     replication_factor: int | None = None
     session_timeout_ms: int = DEFAULT_SESSION_MS
+    spark_nice: int = DEFAULT_NICE
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -56,6 +58,7 @@ class SqlSettings:
             queries_file=properties.get("ksql.queries.file") or None,
             replication_factor=None if factor < 0 else factor,
             session_timeout_ms=integer(properties, SESSION_TIMEOUT, DEFAULT_SESSION_MS, least=1),
+            spark_nice=integer(properties, NICE, DEFAULT_NICE, least=0),
         )
 
     @property

@@ -18,10 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.metastore import SourceColumn
-from barnabas.pipelines.sql.server.answers import encode, field_tree, row_json
+from barnabas.pipelines.sql.server.answers import encode, field_tree
 from barnabas.pipelines.sql.server.printing import printed
 from barnabas.pipelines.sql.server.refusals import refused_or
-from barnabas.pipelines.sql.server.selecting import Begun, begun, lines_of, the_select
+from barnabas.pipelines.sql.server.selecting import Begun, begun, lines_of, row_tree, the_select
 from barnabas.pipelines.sql.server.service import SqlService
 from barnabas.web.app import Answer
 from barnabas.web.frames import NORMAL
@@ -95,7 +95,7 @@ async def _rows(query: Begun, send: Send) -> tuple[int, str]:
         kind, content = await query.outlet.take()
         if kind != "row":
             return (FAILED, str(content)) if kind == "error" else (NORMAL, "done")
-        await _text(send, encode({"row": {"columns": row_json(content, query.kinds)}}))
+        await _text(send, encode({"row": row_tree(content, query.kinds)}))
 
 
 async def _print(service: SqlService, statement: tree.Print, text: str, send: Send) -> None:

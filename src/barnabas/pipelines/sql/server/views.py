@@ -25,6 +25,7 @@ from barnabas.wire.errors import ErrorCode
 log = logging.getLogger(__name__)
 CAUGHT_UP_WITHIN_S = 60
 POLL_MS = 100
+TAKEN_AT_ONCE = 100  # records
 
 
 class RecordPlace(NamedTuple):
@@ -199,9 +200,11 @@ class View:
                     log.warning("table %s cannot be followed: %s; trying again", self.source.name, error)
                     self._stopped.wait(1)
                     continue
+                for first in range(0, len(records), TAKEN_AT_ONCE):  # who asks for a row waits for a few
+                    with self._changed:
+                        for record in records[first : first + TAKEN_AT_ONCE]:
+                            self._rows.take(record)
                 with self._changed:
-                    for record in records:
-                        self._rows.take(record)
                     self._positions = consumer.positions
                     self._changed.notify_all()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from barnabas.pipelines.sql.server.driver import abandon
+from barnabas.pipelines.sql.server.driver import abandon, in_lower_thread
 
 
 @pytest.fixture
@@ -39,3 +40,12 @@ def test_the_driver_of_another_session_is_left_alone(running: Any) -> None:
     assert running.process.poll() is None
     assert SparkContext._active_spark_context is running.sparkContext
     assert SparkContext._gateway.proc is running.process
+
+
+@pytest.mark.parametrize("nice", [0, 3])
+def test_processes_of_the_driver_stand_lower_and_nobody_else_does(nice: int) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    words = [sys.executable, "-c", "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"]
+    found = in_lower_thread(lambda: subprocess.run(words, capture_output=True, check=True).stdout, nice)
+    assert int(found) == min(own + nice, 19)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own

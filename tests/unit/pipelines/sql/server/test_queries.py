@@ -71,7 +71,7 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> list[Driver]:
     """Those that were started; the session of other tests in this process is none of ours."""
     place, made = "barnabas.pipelines.sql.server.queries", list[Driver]()
 
-    def start(name: str, master: str | None, conf: Any) -> Driver:
+    def start(name: str, master: str | None, conf: Any, nice: int) -> Driver:
         made.append(Driver())
         return made[-1]
 
