@@ -143,12 +143,12 @@ class SharePartition:
     ) -> list[Acquired]:
         """Of a batch of the log, `first` to `last`, whatever is free, up to a number of records.
 
-        Between `read_from` and `first` the log has no records: compacted, or the control records of a transaction.
+        Between `read_from` and `first` the log has nothing to give out: compacted, control records, or aborted ones.
         Unless it is to be `exact`, a run that begins within the number is given whole, as its batch cannot be read in
         parts."""
         if read_from > self.end_offset:
             return []  # records before it found no room, and come first
-        self.pass_over(first)
+        self.pass_over(read_from, first)
         room = most_in_flight - self.in_flight
         new_last = min(last, self.end_offset + room - 1) if room > 0 else self.end_offset - 1
         if new_last >= self.end_offset:
@@ -179,11 +179,17 @@ class SharePartition:
         self._drop_untouched()
         return taken
 
-    def pass_over(self, offset: int) -> None:
-        """The log has nothing to give out before it: control records, and those of transactions that were aborted."""
-        if offset > self.end_offset:
-            self._runs.append(Run(self.end_offset, offset - 1, RecordState.ARCHIVED))
-            self._move_start()
+    def pass_over(self, first: int, end: int) -> None:
+        """The log has nothing to give out from `first` up to `end`: what is free there is done with.
+
+        Of free records that are not at the end nobody may have written anything, or they were compacted since: they
+        would be read again and again, and the start would never move over them."""
+        for run in self._between(first, end - 1) if first < end else ():
+            if run.state is RecordState.AVAILABLE:
+                self._set(max(run.first, first), min(run.last, end - 1), replace(run, state=RecordState.ARCHIVED))
+        if end > self.end_offset:
+            self._runs.append(Run(self.end_offset, end - 1, RecordState.ARCHIVED))
+        self._move_start()
 
     def _drop_untouched(self) -> None:
         """Free records at the end that were never delivered need not be in flight."""
@@ -266,17 +272,6 @@ class SharePartition:
         self.start_offset = offset
         self._move_start()
         return True
-
-    def archive(self, first: int, last: int) -> list[StateBatch]:
-        """Records of transactions that were aborted: nobody gets them."""
-        changed = []
-        for run in self._between(first, last):
-            begin, end = max(run.first, first), min(run.last, last)
-            if not run.state.is_terminal:
-                self._set(begin, end, Run(begin, end, RecordState.ARCHIVED, run.deliveries))
-                changed.append(StateBatch(begin, end, RecordState.ARCHIVED, run.deliveries))
-        self._move_start()
-        return changed
 
     # Runs
 

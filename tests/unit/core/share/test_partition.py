@@ -111,11 +111,11 @@ def test_gaps_of_the_log_are_passed() -> None:
 
 def test_what_the_log_has_not_to_give_is_passed_over() -> None:
     state = SharePartition(0)
-    state.pass_over(7)
+    state.pass_over(0, 7)
     assert (state.start_offset, state.next_fetch_offset()) == (7, 7)
     acquire(state, "anna", 7, 8)
-    state.pass_over(5)
-    state.pass_over(12)
+    state.pass_over(0, 5)
+    state.pass_over(9, 12)
     assert (state.start_offset, state.next_fetch_offset()) == (7, 12)
 
 

@@ -47,7 +47,7 @@ class ServedPartition:
         self.partition = partition
         self.state = state
         self.is_lost = False
-        self._known = known._replace(leader_epoch=partition.leader_epoch)
+        self._known = known
         self._persister = persister
         self._settings = settings
         self._now_ms = now_ms
@@ -65,6 +65,8 @@ class ServedPartition:
     # Giving out
 
     def take(self, member_id: str, most_records: int, max_bytes: int, *, exact: bool) -> Taken:
+        if not self.is_current:
+            return Taken()  # led by somebody else since it was found: the next fetch is told
         settings, state, partition = self._settings(), self.state, self.partition
         state.archive_before(partition.log.log_start_offset)
         offset = state.next_fetch_offset()
@@ -74,6 +76,9 @@ class ServedPartition:
             return Taken()
         pieces: list[bytes] = []
         acquired: list[Acquired] = []
+        # Behind the last batch that was looked at: what is left out from here on, control records and aborted ones, is
+        # passed with the next batch.
+        read_from = offset
         while most_records > 0 and max_bytes > 0 and offset < end_offset:
             found = partition.log.fetch(
                 offset,
@@ -91,9 +96,7 @@ class ServedPartition:
             if settings.read_committed:
                 aborted = partition.log.aborted_in_read(offset, len(data), end_offset)
                 batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
-            # What was left out behind the end, control records and aborted ones, is passed.
-            read_from = min(offset, state.end_offset)
-            taken = self._acquire(member_id, read_from, data, batches, most_records, settings, exact)
+            taken, read_from = self._acquire(member_id, read_from, data, batches, most_records, settings, exact)
             pieces.append(taken.records)
             acquired += taken.acquired
             most_records -= sum(each.last - each.first + 1 for each in taken.acquired)
@@ -102,8 +105,8 @@ class ServedPartition:
             if state.in_flight >= settings.most_in_flight and offset >= state.end_offset:
                 break
         if not acquired:
-            if state.in_flight < settings.most_in_flight:
-                state.pass_over(offset)
+            if read_from <= state.end_offset:  # else the last batch found no room
+                state.pass_over(read_from, offset)
             return Taken()
         self._set_timer()
         return Taken(b"".join(pieces), acquired)
@@ -117,7 +120,8 @@ class ServedPartition:
         most_records: int,
         settings: DeliverySettings,
         exact: bool,
-    ) -> Taken:
+    ) -> tuple[Taken, int]:
+        """And behind the last batch that was looked at."""
         acquired: list[Acquired] = []
         begin = end = -1
         for position, header in batches:
@@ -142,7 +146,7 @@ class ServedPartition:
                 end = position + header.size
                 most_records -= sum(each.last - each.first + 1 for each in taken)
                 acquired += taken
-        return Taken(data[begin:end], acquired) if acquired else Taken()
+        return (Taken(data[begin:end], acquired) if acquired else Taken()), read_from
 
     # Taking back
 
