@@ -225,6 +225,11 @@ class ShareGroups:
         for topic_id in topics if group is not None else ():
             group.initializing_since_ms.pop(topic_id, None)  # type: ignore[union-attr]
 
+    def is_initializing(self, group_id: str, topic_id: Uuid, partition: int) -> bool:
+        group = self._find(group_id)
+        named = group.states.initializing.get(topic_id) if group is not None else None
+        return named is not None and partition in named[1]
+
     def initialized(self, group_id: str, partitions: Mapping[Uuid, frozenset[int]]) -> Decision[None]:
         group = self._find(group_id)
         if group is None or not partitions:
