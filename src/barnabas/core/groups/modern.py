@@ -159,6 +159,15 @@ class ModernGroup(Generic[M, T]):
     def needs_refresh(self) -> bool:
         return self._refreshed_at_epoch is None or self.epochs.group < self._refreshed_at_epoch
 
+    def is_settled(self, member: M) -> bool:
+        """Unless the member says something new, nothing is to be decided: most heartbeats end here."""
+        epochs, refreshed_at = self.epochs, self._refreshed_at_epoch
+        return (
+            refreshed_at is not None
+            and refreshed_at <= epochs.group <= epochs.assignment
+            and member.is_reconciled_to(epochs.assignment)
+        )
+
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.topics
 

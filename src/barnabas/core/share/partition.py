@@ -15,6 +15,9 @@ Records between the start and the end offset are in flight. They are kept as run
 
 The start moves over whatever is done with. What has changed is handed out as batches to persist; taken records are not
 persisted, so that after a change of the leader they are free again. No record is ever with two members.
+
+A record that no member survives must not take others with it: what was delivered half as often as is allowed comes in
+ever smaller parts of what was taken together first, and for the last time alone (`Taking`).
 """
 
 from __future__ import annotations
@@ -64,6 +67,41 @@ class Acquired(NamedTuple):
     deliveries: int
 
 
+@dataclass(slots=True)
+class Taking:
+    """What one fetch may take still: told from one batch of the log to the next."""
+
+    left: int
+    most_deliveries: int
+    count: int = 0
+    is_over: bool = False
+    # Records that were delivered too often to be harmless: so many of these offsets, and nothing else.
+    most: int | None = None
+    offsets: tuple[int, int] = (-1, -1)
+
+    def bound(self, run: Run, begin: int, end: int, offsets: tuple[int, int]) -> int | None:
+        """How far of `begin` to `end` may be taken; None if not at all. `offsets` were taken together first."""
+        deliveries, most = run.deliveries, self.most_deliveries
+        suspect_from = max(2, -(-most // 2))
+        is_suspect = deliveries >= suspect_from
+        if offsets != self.offsets and (self.most is not None or (is_suspect and self.count)):
+            return self._stop()
+        self.offsets = offsets
+        if deliveries == most - 1 and most > 2:
+            return self._stop(None if self.count else begin)
+        if is_suspect and self.most is None:
+            size = offsets[1] - offsets[0] + 1
+            self.most = max(1, size >> (deliveries - suspect_from + 1))
+        if self.most is not None and end - begin + 1 >= self.most - self.count:
+            last = begin + self.most - self.count - 1
+            return self._stop(last if last >= begin else None)
+        return end
+
+    def _stop(self, last: int | None = None) -> int | None:
+        self.is_over = True
+        return last
+
+
 class Acknowledgement(NamedTuple):
     """Types are one for all offsets, or one for each."""
 
@@ -77,6 +115,8 @@ class SharePartition:
         """As it was persisted."""
         self.start_offset = start_offset
         self._runs: list[Run] = []
+        # Which records were taken together first.
+        self._together: list[tuple[int, int]] = []
         for each in sorted(batches):
             state = RecordState(each.delivery_state)
             if state is RecordState.ACQUIRED:
@@ -136,33 +176,34 @@ class SharePartition:
         last: int,
         *,
         read_from: int,
-        most_records: int,
+        taking: Taking,
         most_in_flight: int,
         locked_until_ms: int,
         exact: bool = False,
     ) -> list[Acquired]:
-        """Of a batch of the log, `first` to `last`, whatever is free, up to a number of records.
+        """Of a batch of the log, `first` to `last`, whatever is free, up to what is left to be taken.
 
-        Between `read_from` and `first` the log has no records: compacted, or the control records of a transaction.
-        Unless it is to be `exact`, a run that begins within the number is given whole, as its batch cannot be read in
+        Between `read_from` and `first` the log has nothing to give out: compacted, control records, or aborted ones.
+        Unless it is to be `exact`, a run that begins within that is given whole, as its batch cannot be read in
         parts."""
         if read_from > self.end_offset:
             return []  # records before it found no room, and come first
-        self.pass_over(first)
+        self.pass_over(read_from, first)
         room = most_in_flight - self.in_flight
         new_last = min(last, self.end_offset + room - 1) if room > 0 else self.end_offset - 1
         if new_last >= self.end_offset:
             self._runs.append(Run(max(self.end_offset, first), new_last, RecordState.AVAILABLE))
         taken: list[Acquired] = []
-        left = most_records
         for run in self._between(first, last):
-            if left <= 0:
+            if taking.left <= 0 or taking.is_over:
                 break
             if run.state is not RecordState.AVAILABLE:
                 continue
             begin, end = max(run.first, first), min(run.last, last)
-            if exact:
-                end = min(end, begin + left - 1)
+            bound = taking.bound(run, begin, end, self._taken_with(begin, (first, last)))
+            if bound is None:
+                break
+            end = min(bound, begin + taking.left - 1) if exact else bound
             self._set(
                 begin,
                 end,
@@ -174,16 +215,32 @@ class SharePartition:
                     locked_until_ms=locked_until_ms,
                 ),
             )
-            left -= end - begin + 1
+            taking.left -= end - begin + 1
+            taking.count += end - begin + 1
             taken.append(Acquired(begin, end, run.deliveries + 1))
         self._drop_untouched()
         return taken
 
-    def pass_over(self, offset: int) -> None:
-        """The log has nothing to give out before it: control records, and those of transactions that were aborted."""
-        if offset > self.end_offset:
-            self._runs.append(Run(self.end_offset, offset - 1, RecordState.ARCHIVED))
-            self._move_start()
+    def taken_together(self, first: int) -> None:
+        """One fetch has taken what is in flight from `first` on."""
+        if first < self.end_offset:
+            self._together.append((first, self.end_offset - 1))
+
+    def _taken_with(self, offset: int, otherwise: tuple[int, int]) -> tuple[int, int]:
+        at = bisect_right(self._together, (offset, self.end_offset)) - 1
+        return self._together[at] if at >= 0 and offset <= self._together[at][1] else otherwise
+
+    def pass_over(self, first: int, end: int) -> None:
+        """The log has nothing to give out from `first` up to `end`: what is free there is done with.
+
+        Of free records that are not at the end nobody may have written anything, or they were compacted since: they
+        would be read again and again, and the start would never move over them."""
+        for run in self._between(first, end - 1) if first < end else ():
+            if run.state is RecordState.AVAILABLE:
+                self._set(max(run.first, first), min(run.last, end - 1), replace(run, state=RecordState.ARCHIVED))
+        if end > self.end_offset:
+            self._runs.append(Run(self.end_offset, end - 1, RecordState.ARCHIVED))
+        self._move_start()
 
     def _drop_untouched(self) -> None:
         """Free records at the end that were never delivered need not be in flight."""
@@ -267,17 +324,6 @@ class SharePartition:
         self._move_start()
         return True
 
-    def archive(self, first: int, last: int) -> list[StateBatch]:
-        """Records of transactions that were aborted: nobody gets them."""
-        changed = []
-        for run in self._between(first, last):
-            begin, end = max(run.first, first), min(run.last, last)
-            if not run.state.is_terminal:
-                self._set(begin, end, Run(begin, end, RecordState.ARCHIVED, run.deliveries))
-                changed.append(StateBatch(begin, end, RecordState.ARCHIVED, run.deliveries))
-        self._move_start()
-        return changed
-
     # Runs
 
     def _between(self, first: int, last: int) -> list[Run]:
@@ -308,6 +354,7 @@ class SharePartition:
             self.start_offset = self._runs[done].last + 1
             done += 1
         del self._runs[:done]
+        del self._together[: bisect_right(self._together, self.start_offset - 1, key=lambda each: each[1])]
         if self._runs and self._runs[0].first > self.start_offset:
             self._runs.insert(0, Run(self.start_offset, self._runs[0].first - 1, RecordState.AVAILABLE))
 

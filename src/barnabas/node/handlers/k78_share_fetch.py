@@ -162,7 +162,7 @@ class _ShareFetch:
             for each, watcher in watchers.items():
                 each.partition.watchers.pop(watcher, None)
                 each.on_free.discard(waiting.wake)
-        self._take({at: each for at, each in served.items() if each.is_current})
+        self._take(served)
 
     async def _serve(self) -> dict[At, ServedPartition]:
         partitions = self._node.share_partitions

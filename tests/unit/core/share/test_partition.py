@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from barnabas.core.share.batches import StateBatch, combine
-from barnabas.core.share.partition import Acknowledgement, Acquired, RecordState, SharePartition
+from barnabas.core.share.partition import Acknowledgement, Acquired, RecordState, SharePartition, Taking
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -16,8 +16,8 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 def acquire(
     state: SharePartition, member: str, first: int, last: int, most: int = 1000, **more: object
 ) -> list[Acquired]:
-    limits = {"read_from": first, "most_in_flight": 2000, "locked_until_ms": 1000, **more}
-    return state.acquire(member, first, last, most_records=most, **limits)  # type: ignore[arg-type]
+    limits = {"read_from": first, "most_in_flight": 2000, "locked_until_ms": 1000, "taking": Taking(most, 1000), **more}
+    return state.acquire(member, first, last, **limits)  # type: ignore[arg-type]
 
 
 def acknowledge(state: SharePartition, member: str, *acks: tuple[int, int, list[int]]) -> list[StateBatch]:
@@ -111,11 +111,11 @@ def test_gaps_of_the_log_are_passed() -> None:
 
 def test_what_the_log_has_not_to_give_is_passed_over() -> None:
     state = SharePartition(0)
-    state.pass_over(7)
+    state.pass_over(0, 7)
     assert (state.start_offset, state.next_fetch_offset()) == (7, 7)
     acquire(state, "anna", 7, 8)
-    state.pass_over(5)
-    state.pass_over(12)
+    state.pass_over(0, 5)
+    state.pass_over(9, 12)
     assert (state.start_offset, state.next_fetch_offset()) == (7, 12)
 
 

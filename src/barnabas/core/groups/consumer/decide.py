@@ -120,8 +120,9 @@ class ConsumerGroups:
         owned = None if request.topic_partitions is None else owned_of(request.topic_partitions)
         member = self._member(group, member_id, request, owned, records)
         updated = _updated(member, request, asker)
-        change = self.describe_change(group, member, updated, owned, asker.may_describe, records)
-        updated = self.advance(group, change, records)
+        if updated is not member or len(group.regexes) or not group.is_settled(member):
+            change = self.describe_change(group, member, updated, owned, asker.may_describe, records)
+            updated = self.advance(group, change, records)
         self.expect(group.id, updated.id, settings.session_timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.id,

@@ -2,13 +2,12 @@
 
 A topic that a member subscribes to is first noted as being initialized. The shell then asks the share coordinator for
 each of its partitions, and tells what came of it (`initialized`). The next heartbeat assigns what has become ready.
-Members get all partitions of their topics if members are more than partitions; otherwise partitions are spread, and
-each has at least one member.
+Which partitions each member gets is `spread`'s matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.timeline import Timeline
 from barnabas.core.coordinator.timers import Timers
 from barnabas.core.groups.cluster import Cluster
-from barnabas.core.groups.java_order import java_ordered
 from barnabas.core.groups.modern import LEAVING, Target
 from barnabas.core.groups.share.group import (
     Initialized,
@@ -31,6 +29,7 @@ from barnabas.core.groups.share.group import (
     target_epoch_record,
     target_record,
 )
+from barnabas.core.groups.share.spread import spread
 from barnabas.core.groups.topic_hashes import group_hash
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.share_group_heartbeat import (
@@ -226,6 +225,11 @@ class ShareGroups:
         for topic_id in topics if group is not None else ():
             group.initializing_since_ms.pop(topic_id, None)  # type: ignore[union-attr]
 
+    def is_initializing(self, group_id: str, topic_id: Uuid, partition: int) -> bool:
+        group = self._find(group_id)
+        named = group.states.initializing.get(topic_id) if group is not None else None
+        return named is not None and partition in named[1]
+
     def initialized(self, group_id: str, partitions: Mapping[Uuid, frozenset[int]]) -> Decision[None]:
         group = self._find(group_id)
         if group is None or not partitions:
@@ -262,25 +266,33 @@ class ShareGroups:
             records.append(states_record(group_id, _initializing(states, named)))
         return Decision(records, ToInitialize(group_id, epoch, wanted, offsets))
 
-    def begin_deletion(self, group: ShareGroup, topics: Iterable[Uuid] | None) -> Decision[dict[Uuid, frozenset[int]]]:
-        """The partitions whose states are to be deleted, of some topics or of all."""
-        states = group.states
-        wanted = set(states.initialized) | set(states.initializing) if topics is None else set(topics)
-        gone = {
-            topic_id: each
-            for table in (states.initializing, states.initialized)
-            for topic_id, (_, each) in table.items()
-            if topic_id in wanted
-        }
+    def begin_deletion(
+        self, group: ShareGroup, topics: Collection[Uuid] | None
+    ) -> Decision[dict[Uuid, frozenset[int]]]:
+        """The partitions whose states are to be deleted, of some topics or of all.
+
+        With them those of a deletion that did not come to its end: what is left of a state would refuse a later group
+        of the same name, whose epochs are smaller."""
+        states, cluster = group.states, self._cluster()
+        tables = (states.initializing, states.initialized)
+        known = {topic_id: name for table in tables for topic_id, (name, _) in table.items()}
+        gone: dict[Uuid, frozenset[int]] = {}
+        for topic_id in dict.fromkeys([*known, *states.deleting]):
+            if topics is None or topic_id in topics:
+                partitions = frozenset[int]().union(*(table[topic_id][1] for table in tables if topic_id in table))
+                topic = cluster.topics.get(states.deleting.get(topic_id, ""))
+                if topic is not None and topic.topic_id == topic_id:
+                    partitions |= frozenset(topic.partitions)
+                if partitions:
+                    gone[topic_id] = partitions
         if not gone:
             return Decision([], {})
-        names = {topic_id: name for topic_id, (name, _) in {**states.initializing, **states.initialized}.items()}
         left = Initialized(
             {key: each for key, each in states.initializing.items() if key not in gone},
             {key: each for key, each in states.initialized.items() if key not in gone},
-            {**states.deleting, **{key: names[key] for key in gone}},
+            {**states.deleting, **{key: name for key, name in known.items() if key in gone}},
         )
-        return Decision([states_record(group.id, left)], gone)
+        return Decision([states_record(group.id, left)] if left != states else [], gone)
 
     def deleted(self, group_id: str, topics: Iterable[Uuid]) -> Decision[None]:
         group = self._find(group_id)
@@ -327,43 +339,6 @@ class ShareGroups:
         for group in groups:
             for member_id in group.members:
                 self.expect(group.id, member_id, self.settings(group.id).session_timeout_ms)
-
-
-def spread(
-    subscribed: Mapping[str, set[Uuid]], ready: Mapping[Uuid, Iterable[int]], before: Mapping[str, Target]
-) -> dict[str, dict[Uuid, frozenset[int]]]:
-    """Each partition to as many of its topic's members as it takes to give all of them something; what members had
-    stays with them."""
-    targets: dict[str, dict[Uuid, frozenset[int]]] = {each: {} for each in subscribed}
-    for topic_id, listed in ready.items():
-        members = [each for each in java_ordered(subscribed) if topic_id in subscribed[each]]
-        partitions = sorted(listed)
-        if not members or not partitions:
-            continue
-        wanted = max(len(members), len(partitions))
-        quota = -(-wanted // len(members))
-        per_partition = -(-wanted // len(partitions))
-        shared: dict[int, int] = dict.fromkeys(partitions, 0)
-        had: dict[str, set[int]] = {each: set() for each in members}
-        for each in members:
-            for partition in sorted(before.get(each, {}).get(topic_id, ())):
-                if partition in shared and shared[partition] < per_partition and len(had[each]) < quota:
-                    had[each].add(partition)
-                    shared[partition] += 1
-        for each in members:
-            needs_more = sum(count == 0 for count in shared.values())
-            while len(had[each]) < quota and (needs_more or not had[each]):
-                free = [partition for partition in partitions if partition not in had[each]]
-                if not free:
-                    break
-                choice = min(free, key=lambda partition: (shared[partition], partition))
-                had[each].add(choice)
-                shared[choice] += 1
-                needs_more = sum(count == 0 for count in shared.values())
-        for each, mine in had.items():
-            if mine:
-                targets[each][topic_id] = frozenset(mine)
-    return targets
 
 
 def _initializing(states: Initialized, topics: Mapping[Uuid, tuple[str, frozenset[int]]]) -> Initialized:

@@ -24,23 +24,25 @@ AT_A_TIME = 50
 async def initialize(node: Shares, wanted: ToInitialize) -> None:
     """What cannot be initialized after all is tried again at the next heartbeat.
 
-    Nothing is asked again once another broker coordinates the group: a state that is initialized late begins anew."""
+    Nothing is asked again once another broker coordinates the group, or the group has been deleted: a state that is
+    initialized late begins anew, or is left behind."""
     group_id = wanted.group_id
     led = node.groups.led_for(group_id)
     led.shard.members.share.began_to_initialize(group_id, wanted.partitions)
     ready: dict[Uuid, frozenset[int]] = {}
     failed: set[Uuid] = set()
 
-    def is_ours() -> bool:
+    def is_wanted(key: ShareKey) -> bool:
         try:
-            return node.groups.led_for(group_id) is led
+            return node.groups.led_for(group_id) is led and led.shard.members.share.is_initializing(*key)
         except KafkaError:
             return False
 
     async def begin(key: ShareKey) -> bool:
         start_offset = wanted.start_offsets.get((key.topic_id, key.partition), NOT_DECIDED)
         try:
-            await ask_until_settled(partial(node.persister.initialize, key, wanted.epoch, start_offset), is_ours)
+            initialize_state = partial(node.persister.initialize, key, wanted.epoch, start_offset)
+            await ask_until_settled(initialize_state, partial(is_wanted, key))
         except KafkaError as error:
             log.warning("share group %s: %s-%d is not initialized yet: %s", *key, error)
             return False

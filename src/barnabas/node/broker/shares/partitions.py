@@ -67,11 +67,16 @@ class SharePartitions:
 
     async def _load(self, key: ShareKey) -> ServedPartition:
         partition = self.leading(key)
-        known = await self._persister.read(key, partition.leader_epoch)
+        leader_epoch = partition.leader_epoch
+        known = await self._persister.read(key, leader_epoch)
         start_offset = known.start_offset
         if start_offset < 0:
             settings = self.settings(key.group_id)
             start_offset = await reset_offset(self._node, partition, settings.offset_reset, settings.read_committed)
+        if self.leading(key) is not partition or partition.leader_epoch != leader_epoch:
+            # Somebody else may have led in between and written more than was read.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        known = known._replace(leader_epoch=leader_epoch)
         state = SharePartition(start_offset, known.batches)
         served = ServedPartition(
             key, partition, known, state, self._persister, lambda: self.settings(key.group_id), monotonic_ms

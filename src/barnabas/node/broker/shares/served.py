@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.core.share.batches import StateBatch
-from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition
+from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition, Taking
 from barnabas.core.share.records import ShareKey
 from barnabas.node.broker.partition import ANY_SIZE, Partition
 from barnabas.node.broker.shares.persister import Known, Persister, ask_until_settled
@@ -47,7 +47,7 @@ class ServedPartition:
         self.partition = partition
         self.state = state
         self.is_lost = False
-        self._known = known._replace(leader_epoch=partition.leader_epoch)
+        self._known = known
         self._persister = persister
         self._settings = settings
         self._now_ms = now_ms
@@ -65,6 +65,8 @@ class ServedPartition:
     # Giving out
 
     def take(self, member_id: str, most_records: int, max_bytes: int, *, exact: bool) -> Taken:
+        if not self.is_current:
+            return Taken()  # led by somebody else since it was found: the next fetch is told
         settings, state, partition = self._settings(), self.state, self.partition
         state.archive_before(partition.log.log_start_offset)
         offset = state.next_fetch_offset()
@@ -74,7 +76,12 @@ class ServedPartition:
             return Taken()
         pieces: list[bytes] = []
         acquired: list[Acquired] = []
-        while most_records > 0 and max_bytes > 0 and offset < end_offset:
+        # Behind the last batch that was looked at: what is left out from here on, control records and aborted ones, is
+        # passed with the next batch.
+        read_from = offset
+        taking = Taking(most_records, settings.most_deliveries)
+        new_from = state.end_offset
+        while taking.left > 0 and not taking.is_over and max_bytes > 0 and offset < end_offset:
             found = partition.log.fetch(
                 offset,
                 min(max_bytes, PIECE_BYTES),
@@ -91,20 +98,18 @@ class ServedPartition:
             if settings.read_committed:
                 aborted = partition.log.aborted_in_read(offset, len(data), end_offset)
                 batches = _committed(batches, [(each.producer_id, each.first_offset) for each in aborted])
-            # What was left out behind the end, control records and aborted ones, is passed.
-            read_from = min(offset, state.end_offset)
-            taken = self._acquire(member_id, read_from, data, batches, most_records, settings, exact)
+            taken, read_from = self._acquire(member_id, read_from, data, batches, taking, settings, exact)
             pieces.append(taken.records)
             acquired += taken.acquired
-            most_records -= sum(each.last - each.first + 1 for each in taken.acquired)
             max_bytes -= len(data)
             offset = last.base_offset + last.last_offset_delta + 1
             if state.in_flight >= settings.most_in_flight and offset >= state.end_offset:
                 break
         if not acquired:
-            if state.in_flight < settings.most_in_flight:
-                state.pass_over(offset)
+            if read_from <= state.end_offset:  # else the last batch found no room
+                state.pass_over(read_from, offset)
             return Taken()
+        state.taken_together(new_from)
         self._set_timer()
         return Taken(b"".join(pieces), acquired)
 
@@ -114,14 +119,15 @@ class ServedPartition:
         read_from: int,
         data: bytes,
         batches: list[tuple[int, BatchHeader]],
-        most_records: int,
+        taking: Taking,
         settings: DeliverySettings,
         exact: bool,
-    ) -> Taken:
+    ) -> tuple[Taken, int]:
+        """And behind the last batch that was looked at."""
         acquired: list[Acquired] = []
         begin = end = -1
         for position, header in batches:
-            if most_records <= 0:
+            if taking.left <= 0 or taking.is_over:
                 break
             if header.is_control:
                 continue
@@ -131,7 +137,7 @@ class ServedPartition:
                 max(header.base_offset, self.state.start_offset),
                 last,
                 read_from=read_from,
-                most_records=most_records,
+                taking=taking,
                 most_in_flight=settings.most_in_flight,
                 locked_until_ms=self._now_ms() + settings.lock_duration_ms,
                 exact=exact,
@@ -140,9 +146,8 @@ class ServedPartition:
             if taken:
                 begin = position if begin < 0 else begin
                 end = position + header.size
-                most_records -= sum(each.last - each.first + 1 for each in taken)
                 acquired += taken
-        return Taken(data[begin:end], acquired) if acquired else Taken()
+        return (Taken(data[begin:end], acquired) if acquired else Taken()), read_from
 
     # Taking back
 

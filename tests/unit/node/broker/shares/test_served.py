@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.share.batches import StateBatch
-from barnabas.core.share.partition import Acknowledgement, RecordState, SharePartition
+from barnabas.core.share.partition import Acknowledgement, RecordState, SharePartition, Taking
 from barnabas.core.share.records import ShareKey
 from barnabas.node.broker.shares import persister
 from barnabas.node.broker.shares.persister import Known
@@ -48,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def served_by(coordinator: MovingCoordinator) -> ServedPartition:
     state = SharePartition(0)
-    state.acquire("anna", 0, 9, read_from=0, most_records=10, most_in_flight=100, locked_until_ms=30_000)
+    state.acquire("anna", 0, 9, read_from=0, taking=Taking(10, 5), most_in_flight=100, locked_until_ms=30_000)
     partition: Any = SimpleNamespace(is_gone=False, is_leader=True, leader_epoch=0)
     store: Any = coordinator
     return ServedPartition(
