@@ -169,7 +169,9 @@ class Controller:
 
         def gone(broker: BrokerState) -> None:
             sessions.expire(broker.id, broker.epoch)
-            task = asyncio.get_running_loop().create_task(self._fence(term, broker.id, "is gone"))
+            task = asyncio.get_running_loop().create_task(
+                self._fence(term, broker.id, "has stopped without deregistering")
+            )
             fencing.add(task)
             task.add_done_callback(fencing.discard)
 
@@ -210,9 +212,9 @@ class Controller:
 
         try:
             if await term.decide(decide):
-                log.warning("Broker %d %s: fenced", broker_id, why)
+                log.warning("broker %d %s: the controller fenced it", broker_id, why)
         except KafkaError as error:
-            log.warning("Broker %d %s and could not be fenced: %s", broker_id, why, error.message)
+            log.warning("broker %d %s, but the controller could not fence it: %s", broker_id, why, error.message)
 
     async def _balance_leaders(self, term: ActiveController) -> None:
         while self.active is term:

@@ -82,9 +82,13 @@ class NodeSecurity:
         for name, tls in self.tls.items():
             try:
                 if tls is not None and tls.reload(given(config)):
-                    log.info("the listener %s shows and trusts what its key store and trust store hold now", name)
+                    log.info("listener %s: loaded its changed key store or trust store", name)
             except ConfigError as error:
-                log.error("the key store of the listener %s stays as it was: %s", name, error)
+                log.error(
+                    "listener %s: could not load its key store or trust store, going on with the old ones: %s",
+                    name,
+                    error,
+                )
 
     def _load_quotas(self) -> None:
         assert self._server is not None
