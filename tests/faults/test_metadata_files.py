@@ -71,7 +71,7 @@ def half_a_snapshot(metadata: Path) -> None:
     (metadata / f"{7:020d}-{1:010d}.checkpoint.part").write_bytes(content[:-9])
 
 
-TORN = r"has a torn tail of \d+ bytes behind offset \d+, which were never answered for"
+TORN = r"removing a torn tail of \d+ bytes behind offset \d+, which was never acknowledged"
 HARMLESS = {
     "a torn tail": (cut, TORN),
     "garbage after the end": (append(GARBAGE), TORN),

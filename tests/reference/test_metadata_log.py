@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.records import LEVEL_NAMES, record_version
 from barnabas.core.metadata.state import Endpoint, MetadataImage
 from barnabas.node.broker.registration import BrokerLife, Registration
@@ -123,7 +123,7 @@ def load(root: Path) -> LoadedMetadata:
 
 async def submit(controller: Metadata, *records: Record) -> None:
     assert controller.member.controller.active is not None
-    await controller.member.controller.active.decide(lambda image: Decision(records, None))
+    await controller.member.controller.active.decide(lambda image: ControllerDecision(records, None))
     await controller.member.loader.reached(controller.member.raft.high_watermark - 1)
 
 

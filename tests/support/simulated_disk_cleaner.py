@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 
 from barnabas.node.storage.cleaning.job import CleanedGroup, Failed, Job, Message
 from barnabas.node.storage.cleaning.process import CleanerProcess
 from barnabas.node.storage.cleaning.records import Uncleanable
 from barnabas.node.storage.cleaning.rewrite import Cleaning
+from barnabas.node.storage.directory.checkpoints import TopicPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log import PartitionLog
 from barnabas.wire.errors import KafkaError
+from tests.support.simulated_disk_history import History
 from tests.support.simulated_disk_threads import SteppedExecutor
 
 
@@ -73,9 +75,13 @@ class SimulatedCleanerProcess(CleanerProcess):
 @dataclass(slots=True)
 class SimulatedReplica:
     log: PartitionLog
+    history: History | None
 
     @property
     def last_stable_offset(self) -> int:
+        """Of what is committed, and so cleaned, nothing is cut off any more."""
+        if self.history is not None:
+            self.history.committed_end = self.log.log_end_offset
         return self.log.last_stable_offset(self.log.log_end_offset)
 
 
@@ -84,6 +90,7 @@ class Replicas:
     """All partitions, each the only replica of itself."""
 
     dirs: LogDirs
+    histories: Mapping[TopicPartition, History]
 
     def __iter__(self) -> Iterator[SimulatedReplica]:
-        return (SimulatedReplica(log) for log in self.dirs)
+        return (SimulatedReplica(log, self.histories.get((log.topic, log.partition))) for log in self.dirs)

@@ -84,6 +84,15 @@ class History:
     cut_off: list[list[Stored]] = field(default_factory=list)
     truncations: list[int] = field(default_factory=list)
     producer_ids: set[int] = field(default_factory=set)
+    may_have_holes: bool = False  # compaction may have been at work
+    committed_end: int = 0  # when the cleaner last looked: what is below may be gone for the sake of something below
+
+    def __post_init__(self) -> None:
+        self.configure(self.config)
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+        self.may_have_holes = self.may_have_holes or config.compacted
 
     @property
     def end_offset(self) -> int:
@@ -117,12 +126,13 @@ class History:
         assert log.log_end_offset >= self.synced_end, (
             f"{log.name} ends at {log.log_end_offset}, {self.synced_end} was synced"
         )
-        if self.config.compacted:
+        if self.may_have_holes:
             expected = self._compacted(found, start, log.log_end_offset)
         else:
             expected = self._prefix(found, start, log.log_end_offset)
         producers = ExpectedProducers(expected)
-        check_producers(log, producers, found[0].header.base_offset if found else start)
+        first_offset = found[0].header.base_offset if found else start
+        check_producers(log, producers, first_offset, may_have_holes=self.may_have_holes)
         unknown = set(log.producers.producers) - self.producer_ids
         assert not unknown, f"nobody wrote as {unknown}"
         check_epochs(log, found)
@@ -152,16 +162,19 @@ class History:
 
         Where compaction makes holes, recovery cannot know those that the crash made among what was not synced.
         """
-        upto = [batch for batch in self.batches if batch.end_offset <= end_offset]
-        written = {record.offset: record for record in records_of(upto)}
         held = {record.offset: record for record in records_of(found)}
-        for offset, record in held.items():
-            assert written.get(offset) == record, f"the record at {offset} is not the one that was written"
         latest = {record.key: record.offset for record in held.values()}
-        synced = {record.key: record.offset for record in written.values() if record.offset < self.synced_end}
-        missing = [offset for key, offset in synced.items() if offset >= start and latest.get(key, -1) < offset]
-        assert not missing, f"the records at {missing} are the last of their keys, and gone"
-        return found
+        reasons = []
+        for version in (self.batches, *reversed(self.cut_off)):
+            upto = [batch for batch in version if batch.end_offset <= end_offset]
+            written = {record.offset: record for record in records_of(upto)}
+            strange = [offset for offset, record in held.items() if written.get(offset) != record]
+            synced = {record.key: record.offset for record in written.values() if record.offset < self.synced_end}
+            missing = [offset for key, offset in synced.items() if offset >= start and latest.get(key, -1) < offset]
+            if not strange and not missing:
+                return found
+            reasons.append(f"not those that were written: {strange}, last of their keys and gone: {missing}")
+        raise AssertionError(f"the records from {start} to {end_offset} are wrong: {'; '.join(reasons)}")
 
 
 def difference(found: Sequence[Stored], wanted: Sequence[Stored]) -> str:
@@ -186,7 +199,7 @@ def found_batches(log: PartitionLog) -> list[Stored]:
     return found
 
 
-def check_producers(log: PartitionLog, expected: ExpectedProducers, first_offset: int) -> None:
+def check_producers(log: PartitionLog, expected: ExpectedProducers, first_offset: int, *, may_have_holes: bool) -> None:
     """Producers whose batches are below the log's start may be known or not."""
     for producer_id, producer in expected.known.items():
         entry = log.producers.producers.get(producer_id)
@@ -194,7 +207,7 @@ def check_producers(log: PartitionLog, expected: ExpectedProducers, first_offset
             continue
         assert entry is not None, f"producer {producer_id} is not known"
         known, wanted = (entry.producer_epoch, entry.last_sequence), (producer.epoch, producer.last_sequence)
-        if log.config.compacted and known > wanted:
+        if may_have_holes and known > wanted:
             continue  # a snapshot may know more than a log with a hole
         assert known == wanted, f"producer {producer_id} of {log.name} is at {known}, not at {wanted}"
         assert entry.batches[-1].last_offset == producer.last_offset

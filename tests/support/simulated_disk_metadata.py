@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import Endpoint, MetadataImage
 from barnabas.node.broker.registration import BrokerLife, Registration
 from barnabas.node.configuration import BrokerConfig
@@ -135,13 +135,13 @@ class MetadataStory(Story):
     async def _submit(self, member: QuorumMember) -> None:
         number = 0
 
-        def decide(image: MetadataImage) -> Decision[None]:
+        def decide(image: MetadataImage) -> ControllerDecision[None]:
             nonlocal number
             state = {name: topic.topic_id for name, topic in image.topics.items()}
             records = self._change(state)
             self.decisions.states.append(state)
             number = len(self.decisions.states) - 1
-            return Decision(records, None)
+            return ControllerDecision(records, None)
 
         active = member.controller.active
         if active is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
@@ -70,7 +71,10 @@ class PartitionsStory(Story):
             await dirs.close(clean=False)
             return
         await self._create(dirs)
-        self.cleaning, self.cleaner = None, Cleaner(Replicas(dirs), dirs.dirs, lambda: self.now_ms, CLEANER)
+        self.cleaning, self.cleaner = (
+            None,
+            Cleaner(Replicas(dirs, self.histories), dirs.dirs, lambda: self.now_ms, CLEANER),
+        )
         self.cleaner.start()
         await self._do_things(dirs)
         await self.cleaner.stop()
@@ -135,6 +139,8 @@ class PartitionsStory(Story):
             (self._retain, 3),
             (self._begin_epoch, 2),
             (self._truncate, 1),
+            (self._start_over, 0.3),
+            (self._change_policy, 0.5),
             (self._delete, 0.2),
             (self._compact, 5),
             (self._pause, 10),
@@ -157,7 +163,7 @@ class PartitionsStory(Story):
     def _append(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         for _ in range(self.random.choice((1, 1, 5))):
             kinds = ("plain", "idempotent", "idempotent", "transactional")
-            kind = self.random.choice(kinds[:3] if history.config.compacted else kinds)
+            kind = self.random.choice(kinds[:3] if history.may_have_holes else kinds)
             if kind == "plain":
                 self._append_batch(log, history, build_batch(self._records()))
             else:
@@ -251,13 +257,33 @@ class PartitionsStory(Story):
 
     async def _truncate(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         """As a follower does when there is a new leader."""
-        ends = [batch.end_offset for batch in history.batches if batch.end_offset >= log.log_start_offset]
-        if not ends or history.config.compacted:
+        lowest = 0 if self.random.random() < 0.1 else log.log_start_offset
+        if history.may_have_holes:
+            lowest = max(log.log_start_offset, history.committed_end)
+        ends = [each.end_offset for each in history.batches if each.end_offset >= lowest]
+        if not ends:
             return
         offset = self.random.choice(ends)
         history.truncated(offset)
         await dirs.truncate(log, offset, now_ms=self.now_ms)
+        history.log_start_offset = min(history.log_start_offset, offset)
         self._begin_epoch(dirs, log, history)
+
+    async def _start_over(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
+        """As a follower does whose leader has later offsets only."""
+        offset = log.log_end_offset + self.random.randint(1, 50)
+        history.truncated(log.log_start_offset)
+        history.log_start_offset = offset
+        log.truncate_fully_and_start_at(offset, now_ms=self.now_ms)
+        await dirs.sync(log)
+        history.synced(offset, len(history.truncations))
+        self._begin_epoch(dirs, log, history)
+
+    def _change_policy(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
+        if max(history.producer_ids, default=-1) >= PRODUCERS:
+            return  # what compaction makes of transactions is told by tests of its own
+        history.configure(replace(history.config, cleanup_policy=self.random.choice(self.cleanup_policies)))
+        log.config = history.config
 
     def _delete(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         self.deleted[log.topic, log.partition] = history.topic_id

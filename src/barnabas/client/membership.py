@@ -124,7 +124,7 @@ class Membership:
             except (BrokerUnreachable, TimedOut) as error:
                 if not self._cluster.ever_connected:
                     raise
-                log.info("Group %s: %s", self._settings.group_id, error)
+                log.info("could not join group %s, trying again: %s", self._settings.group_id, error)
                 self._lose_coordinator()
 
     def leave(self) -> None:
@@ -313,7 +313,7 @@ class Heartbeat(threading.Thread):
             code = known_code(answer.error_code)
             refusal: ClientError = Refused(code, f"This consumer is not a member of group {group_id} any more")
         except (BrokerUnreachable, TimedOut) as error:
-            log.info("Group %s: %s", group_id, error)
+            log.info("a heartbeat of group %s failed, trying again: %s", group_id, error)
             return
         except ClientError as error:
             code, refusal = ErrorCode.UNKNOWN_SERVER_ERROR, error
@@ -337,7 +337,7 @@ class Heartbeat(threading.Thread):
         try:
             leave_group(self._cluster, group_id, generation.member_id)
         except ClientError as error:
-            log.info("Group %s: %s", group_id, error)
+            log.info("could not tell group %s that the member leaves: %s", group_id, error)
 
 
 def leave_group(cluster: Cluster, group_id: str, member_id: str) -> None:

@@ -73,6 +73,7 @@ TOPIC_MAY_COME = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
 )
 IDLE_S = 60.0
+CALLBACK_FAILED = "a delivery callback raised an error; the producer goes on"
 
 
 class Flight(NamedTuple):
@@ -263,7 +264,7 @@ class SendCore:
                 self._node_retry_at[node_id] = time.monotonic() + self._pause_s(failures)
                 self._trouble = error
                 if failures == 1:
-                    log.warning("Node %s: %s", node_id, error)
+                    log.warning("could not connect to node %s: %s", node_id, error)
                 with self._changed:
                     led = [name for name, topic in self.topics.items() if self._leads(node_id, topic)]
                     self._stale.update(led)
@@ -441,7 +442,7 @@ class SendCore:
         for batch in exhausted:
             self._fail(batch, error)
         self._trouble = error
-        log.info("Node %s: %s", node_id, error)
+        log.info("a produce request to node %s failed: %s", node_id, error)
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         with self._changed:
@@ -474,16 +475,20 @@ class SendCore:
                 self._changed.notify_all()
 
     def _tell(self, batch: ProducerBatch) -> None:
-        try:
-            for count, appended_at, share in batch.shares:
+        """Each is told, whatever the others raise."""
+        for count, appended_at, share in batch.shares:
+            try:
                 share(count, appended_at, batch.error)
-            for index, timestamp, callback in batch.callbacks:
+            except Exception:
+                log.exception(CALLBACK_FAILED)
+        for index, timestamp, callback in batch.callbacks:
+            try:
                 if batch.error is None:
                     callback(batch.metadata(index, timestamp), None)
                 else:
                     callback(None, batch.error)
-        except Exception:
-            log.exception("A producer's callback raised")
+            except Exception:
+                log.exception(CALLBACK_FAILED)
 
 
 def said_of(result: PartitionProduceResponse) -> str | None:

@@ -73,7 +73,7 @@ class Sender(SendCore):
         except ClientError as error:
             self._give_up(error)
         except Exception as error:
-            log.exception("The producer's thread ended")
+            log.exception("the producer's sender thread failed: nothing more is sent")
             self._give_up(ClientError(f"The producer broke: {error!r}."))
         finally:
             self.close_connections()

@@ -458,7 +458,7 @@ class Exchange:
     def _fail(self, failure: BaseException) -> None:
         if self.finished is None:
             if not isinstance(failure, asyncio.CancelledError):
-                log.error("%s failed after its client had gone", self._route.name, exc_info=failure)
+                log.error("%s failed after its client had disconnected", self._route.name, exc_info=failure)
             return
         if isinstance(failure, InvalidRequest):
             self.finished(None, failure)

@@ -63,6 +63,11 @@ async def serve(
     config.load()
     config.ssl = tls
     server = Server(config, up)
+    stop_by_signals(server)
+    await server.serve(sockets=[listening])
+
+
+def stop_by_signals(server: uvicorn.Server) -> None:
     loop = asyncio.get_running_loop()
 
     def stop(*_: object) -> None:
@@ -71,7 +76,6 @@ async def serve(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    await server.serve(sockets=[listening])
 
 
 class Server(uvicorn.Server):

@@ -385,7 +385,18 @@ def test_a_callback_that_raises_does_not_stop_the_producer(kept: Log, caplog: py
         producer.send("t", b"a", callback=lambda *_: 1 / 0)
         producer.flush(WAIT_S)
         producer.send("t", b"b").result(WAIT_S)
-    assert "A producer's callback raised" in caplog.text
+    assert "a delivery callback raised an error" in caplog.text
+
+
+def test_a_callback_that_raises_takes_nothing_from_the_other_records_of_its_batch(kept: Log) -> None:
+    told: list[str] = []
+    with kept.producer(linger_ms="200") as producer:
+        producer.send("t", b"a", callback=lambda *_: told.append("a"))
+        producer.send("t", b"b", callback=lambda *_: 1 / 0)
+        producer.send("t", b"c", callback=lambda *_: told.append("c"))
+        producer.flush(WAIT_S)
+        wait_until(lambda: len(told) == 2, "both are told", WAIT_S)
+    assert told == ["a", "c"]
 
 
 def test_a_producer_that_has_nothing_to_send_yet_sleeps(kept: Log) -> None:

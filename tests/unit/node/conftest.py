@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import Endpoint, MetadataImage
 from barnabas.node.broker.registration import BrokerLife, Registration
 from barnabas.node.configuration import BrokerConfig
@@ -82,7 +82,7 @@ class Member(QuorumMember):
         await self.broker.register()
         self.snapshotting.start()
 
-    async def submit(self, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
+    async def submit(self, decide: Callable[[MetadataImage], ControllerDecision[Any]]) -> Any:
         """A decision as the controller takes it, answered as the node answers it."""
         if self.controller.active is None:
             raise not_controller()
@@ -180,9 +180,13 @@ class Directory:
             ),
         ]
 
-    def create_topic(self, name: str) -> Callable[[MetadataImage], Decision[str]]:
-        def decide(image: MetadataImage) -> Decision[str]:
-            return Decision([], "exists") if name in image.topics else Decision(self.topic_records(name), "created")
+    def create_topic(self, name: str) -> Callable[[MetadataImage], ControllerDecision[str]]:
+        def decide(image: MetadataImage) -> ControllerDecision[str]:
+            return (
+                ControllerDecision([], "exists")
+                if name in image.topics
+                else ControllerDecision(self.topic_records(name), "created")
+            )
 
         return decide
 

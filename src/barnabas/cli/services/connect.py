@@ -45,9 +45,9 @@ def serve(
     from barnabas.client.errors import ClientError
     from barnabas.pipelines.connect.errors import ConnectError
     from barnabas.pipelines.connect.worker.herder import RestError
-    from barnabas.pipelines.connect.worker.server import PortTaken
     from barnabas.pipelines.connect.worker.server import run as run_server
     from barnabas.pipelines.connect.worker.settings import WorkerSettings, load_properties
+    from barnabas.web.server import PortTaken
 
     log_to_stderr()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.security.filters import matches, require_known
 from barnabas.core.security.model import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
@@ -37,7 +37,7 @@ Identity: TypeAlias = tuple[int, str, int, str, str, int, int]
 
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], Uuid]
-) -> Decision[CreateAclsResponse]:
+) -> ControllerDecision[CreateAclsResponse]:
     existing = {_identity(entry) for entry in image.acls.values()}
     records: list[AccessControlEntryRecord] = []
     results: list[AclCreationResult] = []
@@ -54,7 +54,7 @@ def create_acls(
         results.append(AclCreationResult(error_message=None))
     if len(records) > RECORDS_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"At most {RECORDS_MAX} entries can be created by one request.")
-    return Decision(records, CreateAclsResponse(results=results))
+    return ControllerDecision(records, CreateAclsResponse(results=results))
 
 
 def _check(creation: AclCreation) -> None:
@@ -103,7 +103,7 @@ def _identity(entry: AccessControlEntryRecord) -> Identity:
     )
 
 
-def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
+def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerDecision[DeleteAclsResponse]:
     removed: dict[Uuid, RemoveAccessControlEntryRecord] = {}
     results: list[DeleteAclsFilterResult] = []
     for wanted in request.filters:
@@ -118,7 +118,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[De
             raise _invalid(f"Cannot remove more than {RECORDS_MAX} acls in a single delete operation.")
         told = [_deleted(entry) for entry in matching]
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=told))
-    return Decision(list(removed.values()), DeleteAclsResponse(filter_results=results))
+    return ControllerDecision(list(removed.values()), DeleteAclsResponse(filter_results=results))
 
 
 def _deleted(entry: AccessControlEntryRecord) -> DeleteAclsMatchingAcl:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import lose
 from barnabas.core.controller.liveness import TopicRules, leave_isr
 from barnabas.core.controller.registration import registration_record
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -34,7 +34,7 @@ def registered(image: MetadataImage, broker_id: int, broker_epoch: int) -> Broke
     return broker
 
 
-def register_controller(request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:
+def register_controller(request: ControllerRegistrationRequest) -> ControllerDecision[ControllerRegistrationResponse]:
     record = wire.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -54,20 +54,22 @@ def register_controller(request: ControllerRegistrationRequest) -> Decision[Cont
             for each in request.features
         ],
     )
-    return Decision([record], ControllerRegistrationResponse(error_message=None))
+    return ControllerDecision([record], ControllerRegistrationResponse(error_message=None))
 
 
-def register_broker(image: MetadataImage, request: BrokerRegistrationRequest) -> Decision[BrokerRegistrationResponse]:
+def register_broker(
+    image: MetadataImage, request: BrokerRegistrationRequest
+) -> ControllerDecision[BrokerRegistrationResponse]:
     """Of the node that has the controller in it. The epoch is the offset that the registration will have."""
     broker_epoch = image.offset + 1
     record = registration_record(request, broker_epoch, fenced=False)
     records = [record, *lead_partitions(image, request.broker_id)]
-    return Decision(records, BrokerRegistrationResponse(broker_epoch=broker_epoch), is_atomic=False)
+    return ControllerDecision(records, BrokerRegistrationResponse(broker_epoch=broker_epoch), is_atomic=False)
 
 
 def heartbeat(
     image: MetadataImage, request: BrokerHeartbeatRequest, rules: TopicRules
-) -> Decision[BrokerHeartbeatResponse]:
+) -> ControllerDecision[BrokerHeartbeatResponse]:
     broker = registered(image, request.broker_id, request.broker_epoch)
     records: list[Record] = []
     for directory in request.offline_log_dirs:
@@ -77,7 +79,7 @@ def heartbeat(
     response = BrokerHeartbeatResponse(
         is_caught_up=True, is_fenced=broker.fenced, should_shut_down=request.want_shut_down
     )
-    return Decision(records, response, is_atomic=False)
+    return ControllerDecision(records, response, is_atomic=False)
 
 
 def lead_partitions(image: MetadataImage, node_id: int) -> Iterator[Record]:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.liveness import tracks_eligible_leaders
 from barnabas.core.controller.partitions import RECORDS_PER_REQUEST_MAX
 from barnabas.core.controller.topic_names import name_error
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, MetadataImage
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -63,7 +63,7 @@ class ConfigRules(Protocol):
 @Stepwise
 def alter(
     image: MetadataImage, request: alter_configs.AlterConfigsRequest, rules: ConfigRules
-) -> Steps[Decision[alter_configs.AlterConfigsResponse]]:
+) -> Steps[ControllerDecision[alter_configs.AlterConfigsResponse]]:
     def replaced(existing: Mapping[str, str], resource: alter_configs.AlterConfigsResource) -> Changes:
         _refuse_missing_values([config.name for config in resource.configs if config.value is None])
         deleted: dict[str, str | None] = dict.fromkeys(existing)
@@ -82,13 +82,13 @@ def alter(
             )
         )
     response = alter_configs.AlterConfigsResponse(responses=responses)
-    return Decision([] if request.validate_only else records, response)
+    return ControllerDecision([] if request.validate_only else records, response)
 
 
 @Stepwise
 def alter_incrementally(
     image: MetadataImage, request: incremental_alter_configs.IncrementalAlterConfigsRequest, rules: ConfigRules
-) -> Steps[Decision[incremental_alter_configs.IncrementalAlterConfigsResponse]]:
+) -> Steps[ControllerDecision[incremental_alter_configs.IncrementalAlterConfigsResponse]]:
     def changed(existing: Mapping[str, str], resource: incremental_alter_configs.AlterConfigsResource) -> Changes:
         return _apply(existing, resource, rules)
 
@@ -105,7 +105,7 @@ def alter_incrementally(
             )
         )
     response = incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
-    return Decision([] if request.validate_only else records, response)
+    return ControllerDecision([] if request.validate_only else records, response)
 
 
 def _decide(

@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -56,7 +56,7 @@ def create_token(
     rules: TokenRules,
     now_ms: int,
     new_id: Callable[[], str],
-) -> Decision[CreateDelegationTokenResponse]:
+) -> ControllerDecision[CreateDelegationTokenResponse]:
     owner = owner_of(request, requester)
     renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
     if any(each.principal_type != USER for each in request.renewers) or not owner.startswith(f"{USER}:"):
@@ -89,33 +89,35 @@ def create_token(
         if has_ended(token, now_ms)
     ]
     records: list[Record] = [record, *ended]
-    return Decision(records, response)
+    return ControllerDecision(records, response)
 
 
 def renew_token(
     image: MetadataImage, request: RenewDelegationTokenRequest, requester: str, rules: TokenRules, now_ms: int
-) -> Decision[RenewDelegationTokenResponse]:
+) -> ControllerDecision[RenewDelegationTokenResponse]:
     token = _token(image, bytes(request.hmac), rules)
     if has_ended(token, now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     _require_owner(token, requester)
     period_ms = request.renew_period_ms if request.renew_period_ms >= 0 else rules.expiry_time_ms
     changed = _until(token, min(now_ms + period_ms, token.max_timestamp))
-    return Decision([changed], RenewDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp))
+    return ControllerDecision([changed], RenewDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp))
 
 
 def expire_token(
     image: MetadataImage, request: ExpireDelegationTokenRequest, requester: str, rules: TokenRules, now_ms: int
-) -> Decision[ExpireDelegationTokenResponse]:
+) -> ControllerDecision[ExpireDelegationTokenResponse]:
     token = _token(image, bytes(request.hmac), rules)
     _require_owner(token, requester)
     if request.expiry_time_period_ms < 0:
         removed = RemoveDelegationTokenRecord(token_id=token.token_id)
-        return Decision([removed], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
+        return ControllerDecision([removed], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
     if has_ended(token, now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     changed = _until(token, min(now_ms + request.expiry_time_period_ms, token.max_timestamp))
-    return Decision([changed], ExpireDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp))
+    return ControllerDecision(
+        [changed], ExpireDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp)
+    )
 
 
 def describe_tokens(

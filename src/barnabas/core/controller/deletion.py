@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.topics import everybody
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode
@@ -27,14 +27,14 @@ def delete_topics(
     *,
     may_describe: Callable[[str], bool] = everybody,
     may_delete: Callable[[str], bool] = everybody,
-) -> Steps[Decision[DeleteTopicsResponse]]:
+) -> Steps[ControllerDecision[DeleteTopicsResponse]]:
     deletion = _Deletion(image, may_describe, may_delete)
     for topic in [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]:
         yield
         deletion.add(topic)
     yield from deletion.decide()
     records: list[Record] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in deletion.deleted]
-    return Decision(records, DeleteTopicsResponse(responses=deletion.results))
+    return ControllerDecision(records, DeleteTopicsResponse(responses=deletion.results))
 
 
 class _Deletion:

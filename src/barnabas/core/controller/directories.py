@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.assign_replicas_to_dirs import (
@@ -60,7 +60,7 @@ def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
 
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest
-) -> Decision[AssignReplicasToDirsResponse]:
+) -> ControllerDecision[AssignReplicasToDirsResponse]:
     """A broker tells in which of its directories each of these replicas lies."""
     response = AssignReplicasToDirsResponse()
     records: list[Record] = []
@@ -78,7 +78,7 @@ def assign_replicas_to_dirs(
                     records += _assign(partition, request.broker_id, directory.id)
                 except KafkaError as error:
                     result.error_code = error.code
-    return Decision(records, response)
+    return ControllerDecision(records, response)
 
 
 def _replica_of(image: MetadataImage, topic_id: Uuid, index: int, broker_id: int) -> PartitionState:
@@ -104,7 +104,7 @@ def _assign(partition: PartitionState, broker_id: int, directory: Uuid) -> list[
     return [PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index, directories=told)]
 
 
-def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> Decision[None]:
+def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> ControllerDecision[None]:
     """A directory of the broker has failed: partitions that it alone could serve from there have no leader.
 
     Its next registration, with the directory, takes them up again.
@@ -112,7 +112,7 @@ def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> Decision[None
     broker = image.brokers.get(broker_id)
     left = [each for each in broker.log_dirs if each != directory] if broker is not None else []
     if broker is None or not left or len(left) == len(broker.log_dirs):
-        return Decision([], None)
+        return ControllerDecision([], None)
     records: list[Record] = [
         BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, log_dirs=left)
     ]
@@ -123,4 +123,4 @@ def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> Decision[None
                 records.append(
                     PartitionChangeRecord(topic_id=topic.topic_id, partition_id=partition.index, leader=NO_LEADER)
                 )
-    return Decision(records, None)
+    return ControllerDecision(records, None)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import directory_of, is_online
 from barnabas.core.controller.liveness import TopicRules, effective_min_insync, tracks_eligible_leaders
 from barnabas.core.controller.partition_changes import Election, PartitionChange
 from barnabas.core.controller.placement import is_active
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER, MetadataImage, PartitionState
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ ELECTIONS_MAX = 1000  # at once
 @Stepwise
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, rules: TopicRules | None = None
-) -> Steps[Decision[ElectLeadersResponse]]:
+) -> Steps[ControllerDecision[ElectLeadersResponse]]:
     everything = request.topic_partitions is None
     if request.topic_partitions is None:
         asked: Iterable[tuple[str, list[int]]] = [(name, list(it.partitions)) for name, it in image.topics.items()]
@@ -56,7 +56,7 @@ def elect_leaders(
                 told.error_code, told.error_message = error.code, error.message
             if not everything or told.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 result.partition_result.append(told)
-    return Decision(records, ElectLeadersResponse(replica_election_results=results))
+    return ControllerDecision(records, ElectLeadersResponse(replica_election_results=results))
 
 
 def _elect(image: MetadataImage, topic: str, index: int, kind: int, rules: TopicRules | None) -> PartitionChangeRecord:

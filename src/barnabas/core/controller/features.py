@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Protocol
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.decide import min_insync_record
 from barnabas.core.metadata.records import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -60,7 +60,7 @@ def update_features(
     supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
     upgrade_quorum: UpgradeQuorum | None = None,
     min_insync_replicas: int = 1,
-) -> Decision[UpdateFeaturesResponse]:
+) -> ControllerDecision[UpdateFeaturesResponse]:
     """All updates or none: the first that cannot be made refuses the whole request.
 
     `min_insync_replicas` is what the controller's node is configured with.
@@ -72,7 +72,7 @@ def update_features(
             records += _update(image, update, supported, upgrade_quorum)
         except KafkaError as error:
             message = f"No feature was updated: {update.feature} cannot be {update.max_version_level}. {error.message}"
-            return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
+            return ControllerDecision([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
     raised = updates.get(KRAFT_VERSION)
     if upgrade_quorum is not None and raised is not None and not request.validate_only:
         upgrade_quorum(raised.max_version_level, validate_only=False)
@@ -82,7 +82,7 @@ def update_features(
     response = UpdateFeaturesResponse(error_message=None)
     if version <= PER_FEATURE_VERSION_MAX:
         response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
-    return Decision([] if request.validate_only else records, response)
+    return ControllerDecision([] if request.validate_only else records, response)
 
 
 def _update(

@@ -13,11 +13,11 @@ do: whatever was proposed before it is out of date (decision 0080).
 
 from __future__ import annotations
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import directory_of, is_online
 from barnabas.core.controller.elections import can_lead
 from barnabas.core.controller.liveness import TopicRules, effective_min_insync, tracks_eligible_leaders
 from barnabas.core.controller.partition_changes import RECOVERED, RECOVERING, Election, PartitionChange
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import NO_LEADER_CHANGE, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_partition import (
@@ -36,7 +36,7 @@ ANY_EPOCH = -1
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, rules: TopicRules
-) -> Decision[AlterPartitionResponse]:
+) -> ControllerDecision[AlterPartitionResponse]:
     sender = image.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         raise KafkaError(
@@ -68,7 +68,7 @@ def alter_partition(
             if record is not None:
                 records.append(record)
             told.partitions.append(_altered(partition, record, request.broker_id))
-    return Decision(records, response, is_atomic=False)
+    return ControllerDecision(records, response, is_atomic=False)
 
 
 def _joins(partition: PartitionState, members: list[BrokerState]) -> bool:

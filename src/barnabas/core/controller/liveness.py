@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import directory_of, is_online
 from barnabas.core.controller.partition_changes import Election, PartitionChange
 from barnabas.core.controller.placement import is_active
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.records import ELIGIBLE_LEADER_REPLICAS_VERSION
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -111,7 +111,7 @@ class Sessions:
 
 def heartbeat(
     image: MetadataImage, request: BrokerHeartbeatRequest, sessions: Sessions, rules: TopicRules, now_ms: int
-) -> Decision[BrokerHeartbeatResponse]:
+) -> ControllerDecision[BrokerHeartbeatResponse]:
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         raise KafkaError(
@@ -149,7 +149,7 @@ def heartbeat(
         records += fence(image, broker, rules)
     records += _directories_changed(image, broker, request, rules)
     response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=goes)
-    return Decision(records, response, is_atomic=False)
+    return ControllerDecision(records, response, is_atomic=False)
 
 
 def _everybody_knows(image: MetadataImage, session: BrokerSession, sessions: Sessions) -> bool:

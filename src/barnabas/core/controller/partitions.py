@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import default_directory
 from barnabas.core.controller.placement import is_active, place_replicas
 from barnabas.core.controller.topic_names import named_twice
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage, TopicState
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -87,7 +87,7 @@ def create_partitions(
     *,
     random: Random,
     may_alter: Callable[[str], bool] = lambda name: True,
-) -> Steps[Decision[CreatePartitionsResponse]]:
+) -> Steps[ControllerDecision[CreatePartitionsResponse]]:
     records: list[Record] = []
     results: list[CreatePartitionsTopicResult] = []
     duplicates = named_twice(topic.name for topic in request.topics)
@@ -106,7 +106,7 @@ def create_partitions(
         else:
             records += added
             results.append(CreatePartitionsTopicResult(name=topic.name))
-    return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+    return ControllerDecision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
 
 def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:

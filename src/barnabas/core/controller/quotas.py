@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ Entity = tuple[tuple[str, str | None], ...]
 @Stepwise
 def alter_client_quotas(
     image: MetadataImage, request: alter.AlterClientQuotasRequest, *, is_address: Callable[[str], bool]
-) -> Steps[Decision[alter.AlterClientQuotasResponse]]:
+) -> Steps[ControllerDecision[alter.AlterClientQuotasResponse]]:
     records: list[Record] = []
     results: dict[Entity, alter.ResponseEntryData] = {}
     for entry in request.entries:
@@ -52,7 +52,7 @@ def alter_client_quotas(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     response = alter.AlterClientQuotasResponse(entries=list(results.values()))
-    return Decision([] if request.validate_only else records, response)
+    return ControllerDecision([] if request.validate_only else records, response)
 
 
 def _changes(

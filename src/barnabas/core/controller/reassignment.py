@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import MIGRATING, default_directory
 from barnabas.core.controller.elections import can_lead
 from barnabas.core.controller.liveness import TopicRules, leave_isr
 from barnabas.core.controller.partitions import check_assignment
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage, PartitionState
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ from barnabas.wire.schema import Record
 @Stepwise
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
-) -> Steps[Decision[AlterPartitionReassignmentsResponse]]:
+) -> Steps[ControllerDecision[AlterPartitionReassignmentsResponse]]:
     may_change = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_change)
     if request.topics:
@@ -58,7 +58,7 @@ def alter_partition_reassignments(
                     records += _reassigned(image, partition, each.replicas, may_change)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
-    return Decision(records, response)
+    return ControllerDecision(records, response)
 
 
 def _partition(image: MetadataImage, topic: str, index: int) -> PartitionState:
@@ -162,7 +162,7 @@ def _ongoing(partition: PartitionState) -> OngoingPartitionReassignment:
 
 def unregister_broker(
     image: MetadataImage, broker_id: int, own_id: int, rules: TopicRules
-) -> Decision[UnregisterBrokerResponse]:
+) -> ControllerDecision[UnregisterBrokerResponse]:
     """It leads nothing and is in sync with nobody any more; then it is forgotten."""
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -171,4 +171,4 @@ def unregister_broker(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The node cannot take itself out while it runs.")
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     records = [*leave_isr(image, broker_id, rules), record]
-    return Decision(records, UnregisterBrokerResponse(error_message=None), is_atomic=False)
+    return ControllerDecision(records, UnregisterBrokerResponse(error_message=None), is_atomic=False)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import is_reserved
 from barnabas.core.controller.liveness import Sessions, TopicRules, leave_isr, stop_uncleanly, tracks_eligible_leaders
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.records import METADATA_VERSION
 from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ def register(
     *,
     cluster_id: str,
     now_ms: int,
-) -> Decision[BrokerRegistrationResponse]:
+) -> ControllerDecision[BrokerRegistrationResponse]:
     if request.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"Broker {request.broker_id} is of cluster {request.cluster_id}."
@@ -55,7 +55,7 @@ def register(
     record.in_controlled_shutdown = amended is not None and amended.in_controlled_shutdown
     records.append(record)
     sessions.register(request.broker_id, epoch, image.offset + len(records))
-    return Decision(records, BrokerRegistrationResponse(broker_epoch=epoch), is_atomic=False)
+    return ControllerDecision(records, BrokerRegistrationResponse(broker_epoch=epoch), is_atomic=False)
 
 
 def _require_free(former: BrokerState, request: BrokerRegistrationRequest, sessions: Sessions, now_ms: int) -> None:

@@ -11,7 +11,7 @@ import hmac
 from collections import Counter
 from typing import TypeAlias
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 @Stepwise
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Steps[Decision[AlterUserScramCredentialsResponse]]:
+) -> Steps[ControllerDecision[AlterUserScramCredentialsResponse]]:
     records: dict[str, Record] = {}
     errors: dict[str, KafkaError] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
@@ -63,7 +63,7 @@ def alter_user_scram_credentials(
             AlterUserScramCredentialsResult(user=user, error_code=refusal.code, error_message=refusal.message)
         )
     results += [AlterUserScramCredentialsResult(user=user, error_message=None) for user in records]
-    return Decision(list(records.values()), AlterUserScramCredentialsResponse(results=results))
+    return ControllerDecision(list(records.values()), AlterUserScramCredentialsResponse(results=results))
 
 
 def _change(image: MetadataImage, change: Change) -> Record:

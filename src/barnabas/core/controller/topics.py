@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.partitions import (
     RECORDS_PER_REQUEST_MAX,
     check_assignment,
@@ -18,7 +19,6 @@ from barnabas.core.controller.partitions import (
     place,
 )
 from barnabas.core.controller.topic_names import CLUSTER_METADATA_TOPIC, can_collide, name_error, named_twice, unified
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import TOPIC_RESOURCE, MetadataImage
 from barnabas.core.steps import Steps, Stepwise
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -68,7 +68,7 @@ class CreationRules:
 @Stepwise
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, rules: CreationRules
-) -> Steps[Decision[CreateTopicsResponse]]:
+) -> Steps[ControllerDecision[CreateTopicsResponse]]:
     duplicates = named_twice(topic.name for topic in request.topics)
     wanted: list[CreatableTopic] = []
     refused = [_refused(name, ErrorCode.INVALID_REQUEST, "The topic is named more than once.") for name in duplicates]
@@ -91,7 +91,7 @@ def create_topics(
         yield
         results.append((yield from creation.create(topic)))
     records = [] if request.validate_only else creation.records
-    return Decision(records, CreateTopicsResponse(topics=results + refused))
+    return ControllerDecision(records, CreateTopicsResponse(topics=results + refused))
 
 
 def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

@@ -280,7 +280,7 @@ class FollowerState:
         self.in_sync = committed.in_sync
         self.replicas = committed.replicas
 
-    def told(self, leader_high_watermark: int, end_offset: int) -> bool:
+    def follow_high_watermark(self, leader_high_watermark: int, end_offset: int) -> bool:
         high_watermark = min(leader_high_watermark, end_offset)
         if high_watermark <= self.high_watermark:
             return False

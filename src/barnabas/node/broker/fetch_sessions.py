@@ -121,7 +121,7 @@ class PartitionFetch:
         size = min(stable_bytes if waiting.read_committed else size_bytes, self.max_bytes - self.available_bytes)
         if size > 0:
             self.available_bytes += size
-            waiting.found(size)
+            waiting.count_new(size)
 
 
 class CachedPartition(PartitionFetch):

@@ -349,7 +349,7 @@ class Partition:
         appended = self.log.append_as_follower(batches, now_ms=now_ms)
         if appended.size:
             self._uncommitted.append((appended.last_offset + 1, appended.size))
-        if replication.told(leader_high_watermark, self.log.log_end_offset):
+        if replication.follow_high_watermark(leader_high_watermark, self.log.log_end_offset):
             self._advanced(self._take_committed())
         return appended
 
@@ -384,7 +384,8 @@ class Partition:
         if at.empties:
             log.truncate_fully_and_start_at(at.offset, now_ms=now_ms)
             self._cut(at.offset)
-            replication.told(at.offset, at.offset)  # the leader has nothing older, so that is committed
+            # The leader has nothing older, so that is committed.
+            replication.follow_high_watermark(at.offset, at.offset)
             await log_dirs.sync(log)
         else:
             self._cut(min(at.offset, log.log_end_offset))

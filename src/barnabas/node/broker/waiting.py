@@ -60,7 +60,7 @@ class WaitingFetch(WaitingRequest):
         self.missing_bytes = missing_bytes
         self.read_committed = read_committed
 
-    def found(self, size_bytes: int) -> None:
+    def count_new(self, size_bytes: int) -> None:
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
             self.wake()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.steps import Steps
 from barnabas.node.raft.interface import Raft
@@ -47,7 +47,9 @@ class ActiveController:
         self._long_decision: asyncio.Future[None] | None = None
 
     async def decide(
-        self, decide: Callable[[MetadataImage], Decision[T] | Steps[Decision[T]]], deadline: float | None = None
+        self,
+        decide: Callable[[MetadataImage], ControllerDecision[T] | Steps[ControllerDecision[T]]],
+        deadline: float | None = None,
     ) -> T:
         """`deadline` is a time of the event loop; who waits longer is told REQUEST_TIMED_OUT."""
         while self._long_decision is not None:
@@ -61,7 +63,7 @@ class ActiveController:
         await self.until_committed(deadline)
         return decision.response
 
-    async def _decide_in_turns(self, steps: Steps[Decision[T]]) -> Decision[T]:
+    async def _decide_in_turns(self, steps: Steps[ControllerDecision[T]]) -> ControllerDecision[T]:
         """Also appends its records."""
         image = self.image
         self._long_decision = over = asyncio.get_running_loop().create_future()

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.liveness import Sessions, TopicRules
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.core.steps import Steps
 from barnabas.node.configuration import BrokerConfig
@@ -53,7 +53,7 @@ class Cluster:
 
 
 # A decision about many items is taken in steps, between which others are served.
-Decide: TypeAlias = Callable[[RequestContext, Any, Cluster], Decision[Any] | Steps[Decision[Any]]]
+Decide: TypeAlias = Callable[[RequestContext, Any, Cluster], ControllerDecision[Any] | Steps[ControllerDecision[Any]]]
 
 
 class Deciding(NamedTuple):

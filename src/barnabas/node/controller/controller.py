@@ -14,9 +14,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.elections import balance_leaders, elect_uncleanly
 from barnabas.core.controller.liveness import Sessions, TopicRules, fence
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.decide import bootstrap
 from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.node.configuration.topics import TopicConfigs
@@ -169,7 +169,9 @@ class Controller:
 
         def gone(broker: BrokerState) -> None:
             sessions.expire(broker.id, broker.epoch)
-            task = asyncio.get_running_loop().create_task(self._fence(term, broker.id, "is gone"))
+            task = asyncio.get_running_loop().create_task(
+                self._fence(term, broker.id, "has stopped without deregistering")
+            )
             fencing.add(task)
             task.add_done_callback(fencing.discard)
 
@@ -202,17 +204,17 @@ class Controller:
                 await self._fence(term, broker_id, f"was not heard of for {self._sessions.timeout_ms} ms")
 
     async def _fence(self, term: ActiveController, broker_id: int, why: str) -> None:
-        def decide(image: MetadataImage) -> Decision[bool]:
+        def decide(image: MetadataImage) -> ControllerDecision[bool]:
             if broker_id not in self._sessions.expired(image, self._clock()):
-                return Decision([], response=False)
+                return ControllerDecision([], response=False)
             records = fence(image, image.brokers[broker_id], self._cluster(image).rules)
-            return Decision(records, response=True, is_atomic=False)
+            return ControllerDecision(records, response=True, is_atomic=False)
 
         try:
             if await term.decide(decide):
-                log.warning("Broker %d %s: fenced", broker_id, why)
+                log.warning("broker %d %s: the controller fenced it", broker_id, why)
         except KafkaError as error:
-            log.warning("Broker %d %s and could not be fenced: %s", broker_id, why, error.message)
+            log.warning("broker %d %s, but the controller could not fence it: %s", broker_id, why, error.message)
 
     async def _balance_leaders(self, term: ActiveController) -> None:
         while self.active is term:
@@ -230,9 +232,9 @@ class Controller:
     async def _hold_elections(
         self, term: ActiveController, elect: Callable[[MetadataImage, TopicRules], list[Record]], what: str
     ) -> None:
-        def decide(image: MetadataImage) -> Decision[int]:
+        def decide(image: MetadataImage) -> ControllerDecision[int]:
             records = elect(image, self._cluster(image).rules)
-            return Decision(records, response=len(records), is_atomic=False)
+            return ControllerDecision(records, response=len(records), is_atomic=False)
 
         try:
             if count := await term.decide(decide):

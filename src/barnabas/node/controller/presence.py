@@ -126,7 +126,7 @@ class Presence:
             return
         await asyncio.sleep(heartbeat_interval_ms * SILENT_INTERVALS / 1000)
         if not self._heard_since(broker, began_ms + 1) and await self._ask(broker) is Answer.REFUSED:
-            log.warning("Broker %d is silent, and nobody listens at its address", broker.id)
+            log.warning("broker %d sends no heartbeats and its address refuses connections: fencing it", broker.id)
             self._gone(broker)
 
     async def _ask(self, broker: BrokerState) -> Answer:

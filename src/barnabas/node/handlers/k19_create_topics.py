@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.topics import CreationRules, create_topics
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -26,7 +26,7 @@ _random = Random()
 
 def decide(
     context: RequestContext, request: CreateTopicsRequest, cluster: Cluster
-) -> Steps[Decision[CreateTopicsResponse]]:
+) -> Steps[ControllerDecision[CreateTopicsResponse]]:
     require_time(request.timeout_ms)
     creates_any = context.may(Operation.CREATE, Resource.cluster())
 

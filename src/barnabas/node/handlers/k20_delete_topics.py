@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.deletion import delete_topics
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.handlers.k19_create_topics import require_time
@@ -30,7 +30,7 @@ DISABLED_SINCE = 3
 
 def decide(
     context: RequestContext, request: DeleteTopicsRequest, cluster: Cluster
-) -> Steps[Decision[DeleteTopicsResponse]]:
+) -> Steps[ControllerDecision[DeleteTopicsResponse]]:
     if not cluster.config.delete_topic_enable:
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST

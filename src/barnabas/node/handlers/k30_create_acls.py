@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.acls import create_acls
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.handlers.k29_describe_acls import NO_AUTHORIZER
 from barnabas.node.requests import RequestContext
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from barnabas.node.controller.cluster import Cluster
 
 
-def decide(context: RequestContext, request: CreateAclsRequest, cluster: Cluster) -> Decision[CreateAclsResponse]:
+def decide(
+    context: RequestContext, request: CreateAclsRequest, cluster: Cluster
+) -> ControllerDecision[CreateAclsResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
     if not cluster.config.value("authorizer.class.name"):
-        return Decision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
+        return ControllerDecision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
     return create_acls(cluster.image, request, Uuid.random)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.acls import delete_acls
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.handlers.k29_describe_acls import NO_AUTHORIZER
 from barnabas.node.requests import RequestContext
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from barnabas.node.controller.cluster import Cluster
 
 
-def decide(context: RequestContext, request: DeleteAclsRequest, cluster: Cluster) -> Decision[DeleteAclsResponse]:
+def decide(
+    context: RequestContext, request: DeleteAclsRequest, cluster: Cluster
+) -> ControllerDecision[DeleteAclsResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
     if not cluster.config.value("authorizer.class.name"):
-        return Decision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
+        return ControllerDecision([], error_response(request, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)))
     return delete_acls(cluster.image, request)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import alter
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import ConfigResource
 from barnabas.core.security.model import Operation
 from barnabas.core.steps import Steps
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: AlterConfigsRequest, cluster: Cluster
-) -> Steps[Decision[AlterConfigsResponse]]:
+) -> Steps[ControllerDecision[AlterConfigsResponse]]:
     def authorize(resource: ConfigResource) -> None:
         context.authorize(Operation.ALTER_CONFIGS, secured_by(*resource))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.partitions import create_partitions
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.handlers.k19_create_topics import require_time
@@ -30,7 +30,7 @@ _random = Random()
 
 def decide(
     context: RequestContext, request: CreatePartitionsRequest, cluster: Cluster
-) -> Steps[Decision[CreatePartitionsResponse]]:
+) -> Steps[ControllerDecision[CreatePartitionsResponse]]:
     require_time(request.timeout_ms)
 
     def may_alter(name: str) -> bool:

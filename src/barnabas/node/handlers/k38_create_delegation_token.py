@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.delegation_tokens import create_token, owner_of
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource, ResourceType
 from barnabas.node.requests import RequestContext
 from barnabas.node.security.tokens import require_known_client, require_rules
@@ -46,7 +46,7 @@ async def handle(
 
 def decide(
     context: RequestContext, request: CreateDelegationTokenRequest, cluster: Cluster
-) -> Decision[CreateDelegationTokenResponse]:
+) -> ControllerDecision[CreateDelegationTokenResponse]:
     rules = require_rules(cluster.config)
     now_ms = time.time_ns() // 1_000_000
     return create_token(cluster.image, request, context.principal, rules, now_ms, lambda: str(Uuid.random()))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.delegation_tokens import renew_token
-from barnabas.core.decision import Decision
 from barnabas.node.requests import RequestContext
 from barnabas.node.security.tokens import require_known_client, require_rules
 from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
@@ -29,6 +29,6 @@ async def handle(
 
 def decide(
     context: RequestContext, request: RenewDelegationTokenRequest, cluster: Cluster
-) -> Decision[RenewDelegationTokenResponse]:
+) -> ControllerDecision[RenewDelegationTokenResponse]:
     now_ms = time.time_ns() // 1_000_000
     return renew_token(cluster.image, request, context.principal, require_rules(cluster.config), now_ms)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.delegation_tokens import expire_token
-from barnabas.core.decision import Decision
 from barnabas.node.requests import RequestContext
 from barnabas.node.security.tokens import require_known_client, require_rules
 from barnabas.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
@@ -29,6 +29,6 @@ async def handle(
 
 def decide(
     context: RequestContext, request: ExpireDelegationTokenRequest, cluster: Cluster
-) -> Decision[ExpireDelegationTokenResponse]:
+) -> ControllerDecision[ExpireDelegationTokenResponse]:
     now_ms = time.time_ns() // 1_000_000
     return expire_token(cluster.image, request, context.principal, require_rules(cluster.config), now_ms)

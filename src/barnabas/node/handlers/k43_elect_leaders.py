@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.elections import elect_leaders
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: ElectLeadersRequest, cluster: Cluster
-) -> Steps[Decision[ElectLeadersResponse]]:
+) -> Steps[ControllerDecision[ElectLeadersResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
     return elect_leaders.steps(cluster.image, request, cluster.rules)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.configs import alter_incrementally
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import BROKER_RESOURCE, ConfigResource
 from barnabas.core.security.model import Operation
 from barnabas.core.steps import Steps
@@ -91,7 +91,7 @@ def _resource(resource: AlterConfigsResource) -> ConfigResource:
 
 def decide(
     context: RequestContext, request: IncrementalAlterConfigsRequest, cluster: Cluster
-) -> Steps[Decision[IncrementalAlterConfigsResponse]]:
+) -> Steps[ControllerDecision[IncrementalAlterConfigsResponse]]:
     def authorize(resource: ConfigResource) -> None:
         context.authorize(Operation.ALTER_CONFIGS, secured_by(*resource))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.reassignment import alter_partition_reassignments
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, cluster: Cluster
-) -> Steps[Decision[AlterPartitionReassignmentsResponse]]:
+) -> Steps[ControllerDecision[AlterPartitionReassignmentsResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
     return alter_partition_reassignments.steps(cluster.image, request)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.reassignment import list_partition_reassignments
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -23,6 +23,6 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: ListPartitionReassignmentsRequest, cluster: Cluster
-) -> Steps[Decision[ListPartitionReassignmentsResponse]]:
+) -> Steps[ControllerDecision[ListPartitionReassignmentsResponse]]:
     context.authorize(Operation.DESCRIBE, Resource.cluster())
-    return Decision([], (yield from list_partition_reassignments.steps(cluster.image, request)))
+    return ControllerDecision([], (yield from list_partition_reassignments.steps(cluster.image, request)))

@@ -10,8 +10,8 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.quotas import IP, alter_client_quotas
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -37,7 +37,7 @@ async def prepare(context: RequestContext, request: AlterClientQuotasRequest) ->
 
     def decide(
         context: RequestContext, request: AlterClientQuotasRequest, cluster: Cluster
-    ) -> Steps[Decision[AlterClientQuotasResponse]]:
+    ) -> Steps[ControllerDecision[AlterClientQuotasResponse]]:
         return alter_client_quotas.steps(cluster.image, request, is_address=known.__contains__)
 
     return decide

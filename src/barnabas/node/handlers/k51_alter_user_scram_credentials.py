@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.scram import alter_user_scram_credentials
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.core.steps import Steps
 from barnabas.node.requests import RequestContext
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: AlterUserScramCredentialsRequest, cluster: Cluster
-) -> Steps[Decision[AlterUserScramCredentialsResponse]]:
+) -> Steps[ControllerDecision[AlterUserScramCredentialsResponse]]:
     context.authorize(Operation.ALTER, Resource.cluster())
     return alter_user_scram_credentials.steps(cluster.image, request)
 

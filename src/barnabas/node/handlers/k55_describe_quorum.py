@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.topic_names import CLUSTER_METADATA_TOPIC
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.raft.quorum import Quorum, QuorumReplica
 from barnabas.node.requests import RequestContext
@@ -25,11 +25,13 @@ DIRECTORIES_SINCE = 2
 
 def decide(
     context: RequestContext, request: wire.DescribeQuorumRequest, cluster: Cluster
-) -> Decision[wire.DescribeQuorumResponse]:
+) -> ControllerDecision[wire.DescribeQuorumResponse]:
     context.authorize(Operation.DESCRIBE, Resource.cluster())
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
-        return Decision([], wire.DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked]))
+        return ControllerDecision(
+            [], wire.DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
+        )
     quorum = cluster.quorum()
     partition = wire.ResponsePartitionData(
         leader_id=quorum.leader_id,
@@ -42,7 +44,7 @@ def decide(
     response = wire.DescribeQuorumResponse(topics=[topic])
     if context.api_version >= DIRECTORIES_SINCE:
         response.nodes = _nodes(quorum, cluster.image)
-    return Decision([], response)
+    return ControllerDecision([], response)
 
 
 def _unknown(name: str, indexes: list[int]) -> wire.ResponseTopicData:

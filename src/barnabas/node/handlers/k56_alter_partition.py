@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.isr import alter_partition
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: AlterPartitionRequest, cluster: Cluster
-) -> Decision[AlterPartitionResponse]:
+) -> ControllerDecision[AlterPartitionResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     return alter_partition(cluster.image, request, cluster.rules)

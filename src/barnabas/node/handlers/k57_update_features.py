@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.features import update_features
-from barnabas.core.decision import Decision
 from barnabas.core.raft import UpgradeRefused
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: UpdateFeaturesRequest, cluster: Cluster
-) -> Decision[UpdateFeaturesResponse]:
+) -> ControllerDecision[UpdateFeaturesResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
 
     def upgrade_quorum(level: int, *, validate_only: bool) -> None:

@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.brokers import register_broker
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.registration import register
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.log_limiter import LogLimiter
 from barnabas.node.requests import RequestContext
@@ -28,7 +28,7 @@ _limiter = LogLimiter()
 
 def decide(
     context: RequestContext, request: BrokerRegistrationRequest, cluster: Cluster
-) -> Decision[BrokerRegistrationResponse]:
+) -> ControllerDecision[BrokerRegistrationResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     if context.is_own and cluster.is_alone_with(request.broker_id):
         decision = register_broker(cluster.image, request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller import brokers, liveness
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: BrokerHeartbeatRequest, cluster: Cluster
-) -> Decision[BrokerHeartbeatResponse]:
+) -> ControllerDecision[BrokerHeartbeatResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     if context.is_own and cluster.is_alone_with(request.broker_id):
         return brokers.heartbeat(cluster.image, request, cluster.rules)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.reassignment import unregister_broker
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -19,6 +19,6 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: UnregisterBrokerRequest, cluster: Cluster
-) -> Decision[UnregisterBrokerResponse]:
+) -> ControllerDecision[UnregisterBrokerResponse]:
     context.authorize(Operation.ALTER, Resource.cluster())
     return unregister_broker(cluster.image, request.broker_id, cluster.node_id, cluster.rules)

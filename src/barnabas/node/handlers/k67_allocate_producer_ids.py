@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.producer_ids import allocate_producer_ids
-from barnabas.core.decision import Decision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: AllocateProducerIdsRequest, cluster: Cluster
-) -> Decision[AllocateProducerIdsResponse]:
+) -> ControllerDecision[AllocateProducerIdsResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     return allocate_producer_ids(cluster.image, request)

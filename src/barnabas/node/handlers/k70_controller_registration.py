@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller.brokers import register_controller
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 def decide(
     context: RequestContext, request: ControllerRegistrationRequest, cluster: Cluster
-) -> Decision[ControllerRegistrationResponse]:
+) -> ControllerDecision[ControllerRegistrationResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
     return register_controller(request)

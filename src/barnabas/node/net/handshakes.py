@@ -73,7 +73,7 @@ class TlsAcceptor:
                 accepted, address = await self._loop.sock_accept(self._listening)
             except OSError as error:
                 if self._limiter.allows(("accept", self._name)):
-                    log.error("%s accepts no connection: %s", self._name, error)
+                    log.error("listener %s: could not accept a connection, trying again: %s", self._name, error)
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = host_address(str(address[0]))

@@ -63,7 +63,7 @@ def parse_ip_overrides(text: str) -> dict[str, int]:
         try:
             found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError as error:
-            log.warning("max.connections.per.ip.overrides does not hold for %s: %s", host, error)
+            log.warning("max.connections.per.ip.overrides: ignoring %s, its address was not found: %s", host, error)
             continue
         for *_, address in found:
             limits[host_address(str(address[0]))] = int(count)

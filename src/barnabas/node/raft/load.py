@@ -260,7 +260,7 @@ def _batches(loaded: LoadedMetadata, from_offset: int) -> Iterator[EncodedBatch]
             raise MetadataError(f"{path} is damaged at position {position}, long before its end")
         loaded.damage = _find_damage(path, data, position, end_offset, loaded.was_clean)
         log.warning(
-            "%s has a torn tail of %d bytes behind offset %d, which were never answered for",
+            "%s: removing a torn tail of %d bytes behind offset %d, which was never acknowledged",
             path,
             len(data) - position,
             end_offset - 1,

@@ -76,7 +76,7 @@ class BearerTokens:
         if url and urlsplit(str(url)).scheme not in ("http", "https", "file"):
             raise ConfigError(f"{PREFIX}jwks.endpoint.url={url} cannot be used: it begins with https:, http: or file:.")
         if is_unsecured:
-            log.warning("the listener %s accepts tokens that nobody has signed: anybody can be anybody", listener)
+            log.warning("listener %s accepts unsigned tokens: a client can claim any name", listener)
         return cls(settings, is_unsecured=is_unsecured)
 
     async def prepare(self, message: bytes) -> None:

@@ -81,10 +81,14 @@ class NodeSecurity:
         self._server.rates.listener_limits = connection_limits(config)
         for name, tls in self.tls.items():
             try:
-                if tls is not None and tls.reload(given(config)):
-                    log.info("the listener %s shows and trusts what its key store and trust store hold now", name)
+                if tls is not None and tls.reload(all_settings(config)):
+                    log.info("listener %s: loaded its changed key store or trust store", name)
             except ConfigError as error:
-                log.error("the key store of the listener %s stays as it was: %s", name, error)
+                log.error(
+                    "listener %s: could not load its key store or trust store, going on with the old ones: %s",
+                    name,
+                    error,
+                )
 
     def _load_quotas(self) -> None:
         assert self._server is not None
@@ -96,7 +100,7 @@ class NodeSecurity:
             server.dispatcher.wrap([self.audit.wrap, quotas.wrap] if quotas.is_active else [self.audit.wrap])
 
 
-def given(config: BrokerConfig) -> dict[str, str]:
+def all_settings(config: BrokerConfig) -> dict[str, str]:
     """All settings that were given, those that were changed while the node runs included."""
     return {**config.properties, **config.dynamic_default, **config.dynamic_broker}
 

@@ -61,7 +61,7 @@ class ListenerTls:
         settings = settings_of(properties, listener)
         named = listed(settings, "ssl.enabled.protocols")
         if old := [name for name in named if name not in TLS_VERSIONS]:
-            log.warning("ssl.enabled.protocols: %s is not spoken on %s; newer is", ", ".join(old), listener)
+            log.warning("listener %s: ssl.enabled.protocols: ignoring %s, which is too old", listener, ", ".join(old))
         self._settings = settings
         self._newest = server_context(settings, listener)
         self._state = _state(settings)

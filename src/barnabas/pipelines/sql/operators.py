@@ -415,28 +415,6 @@ class Exploded:
 
 
 @dataclass
-class Emit:
-    """A row of a stream as key and value of a record."""
-
-    key_at: tuple[int, ...] | None  # which of the selected columns make the key; None: as it is
-    value_at: tuple[int, ...]
-
-    def __call__(self, key: Any, row: Any) -> tuple[Any, Any]:
-        new_key = key if self.key_at is None else key_of([row[at] for at in self.key_at])
-        return new_key, tuple(row[at] for at in self.value_at)
-
-
-@dataclass
-class Picked:
-    """Some columns of a row, in another order."""
-
-    at: tuple[int, ...]
-
-    def __call__(self, key: Any, row: Any) -> tuple[Any, ...]:
-        return tuple(row[one] for one in self.at)
-
-
-@dataclass
 class Chain(OfRows):
     """Functions of key and row one after the other; a row that is gone stays so."""
 

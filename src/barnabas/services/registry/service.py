@@ -144,7 +144,7 @@ class Service:
             try:
                 asyncio.run_coroutine_threadsafe(self._revoke(), loop).result(REVOKED_WITHIN_S)
             except (TimeoutError, RuntimeError, asyncio.CancelledError):
-                log.warning("writes were still under way when the group was joined anew")
+                log.warning("joining the group anew although writes did not end within %s s", REVOKED_WITHIN_S)
 
         self._elector = Elector(self.settings, self.identity, on_assigned, on_revoked)
         self._elector.start()

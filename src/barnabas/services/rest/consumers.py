@@ -227,7 +227,7 @@ class Consumers:
             with Cluster(self._kafka.client_settings()) as cluster:
                 cluster.ask_coordinator("group", instance.group, request, within_ms=5_000)
         except ClientError as error:
-            log.info("%s did not leave %s: %s", instance.name, instance.group, error)
+            log.info("could not tell group %s that consumer %s leaves: %s", instance.group, instance.name, error)
 
     def _let_go(self, name: Name) -> None:
         with self._lock:
@@ -261,14 +261,18 @@ class Consumers:
             log.info("%s/%s is read by another proxy: %s", held.instance.group, held.instance.name, error)
             held.close()
         except ClientError as error:
-            log.info("%s/%s: %s", held.instance.group, held.instance.name, error)
+            log.info("a heartbeat of consumer %s/%s failed: %s", held.instance.group, held.instance.name, error)
         finally:
             held.lock.release()
 
     def _expire(self, held: Held) -> None:
         instance = self._topic.find(held.instance.group, held.instance.name)
         if instance is not None and instance.holder == self._id:
-            log.info("%s/%s was not used for long, and is ended", instance.group, instance.name)
+            log.info(
+                "consumer %s/%s is removed: it was not used for consumer.instance.timeout.ms",
+                instance.group,
+                instance.name,
+            )
             self._end(held)
             return
         held.close()
@@ -290,7 +294,7 @@ class Consumers:
                     finally:
                         held.lock.release()
         except ClientError as error:
-            log.warning("instances of consumers were not looked through: %s", error)
+            log.warning("could not look for unused consumer instances, trying again: %s", error)
 
     def close(self) -> None:
         """Members keep their places: another proxy, or this one after a restart, goes on."""

@@ -1,3 +1,4 @@
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import (
     LOST,
     MIGRATING,
@@ -7,7 +8,6 @@ from barnabas.core.controller.directories import (
     is_online,
     lose,
 )
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.assign_replicas_to_dirs import (
@@ -31,7 +31,7 @@ FIRST, SECOND = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
 def assign(
     image: MetadataImage, broker_id: int, chosen: dict[tuple[Uuid, int], Uuid]
-) -> Decision[AssignReplicasToDirsResponse]:
+) -> ControllerDecision[AssignReplicasToDirsResponse]:
     """One directory."""
     topics = [
         TopicData(topic_id=topic_id, partitions=[PartitionData(partition_index=index)]) for topic_id, index in chosen

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.features import update_features
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.update_features import (
@@ -25,7 +25,7 @@ def to(level: int, kind: int = UPGRADE, feature: str = "metadata.version") -> Fe
 
 def update(
     image: MetadataImage, *updates: FeatureUpdateKey, version: int = 1, validate_only: bool = False
-) -> Decision[UpdateFeaturesResponse]:
+) -> ControllerDecision[UpdateFeaturesResponse]:
     request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
     return update_features(image, request, version)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.partitions import create_partitions
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_partitions import (
@@ -32,7 +32,7 @@ def grow(name: str, count: int, *assignments: list[int]) -> CreatePartitionsTopi
 
 def create(
     image: MetadataImage, *topics: CreatePartitionsTopic, validate_only: bool = False, **rest: Any
-) -> Decision[CreatePartitionsResponse]:
+) -> ControllerDecision[CreatePartitionsResponse]:
     request = CreatePartitionsRequest(topics=list(topics), validate_only=validate_only)
     return create_partitions(image, request, random=Random(0), **rest)
 
@@ -51,7 +51,7 @@ def partition(index: int, replicas: list[int], isr: list[int] | None = None) -> 
     )
 
 
-def codes(decision: Decision[CreatePartitionsResponse]) -> dict[str, ErrorCode]:
+def codes(decision: ControllerDecision[CreatePartitionsResponse]) -> dict[str, ErrorCode]:
     return {each.name: ErrorCode(each.error_code) for each in decision.response.results}
 
 

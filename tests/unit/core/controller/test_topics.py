@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import UNASSIGNED
 from barnabas.core.controller.topics import CreationRules, create_topics
-from barnabas.core.decision import Decision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import (
@@ -73,7 +73,7 @@ def configured(name: str, **configs: str | None) -> CreatableTopic:
 
 def create(
     image: MetadataImage, *topics: CreatableTopic, validate_only: bool = False, **changes: Any
-) -> Decision[CreateTopicsResponse]:
+) -> ControllerDecision[CreateTopicsResponse]:
     return create_topics(image, CreateTopicsRequest(topics=list(topics), validate_only=validate_only), rules(**changes))
 
 
@@ -91,7 +91,7 @@ def partition(number: int, index: int, replicas: list[int], *, isr: list[int] | 
     )
 
 
-def codes(decision: Decision[CreateTopicsResponse]) -> dict[str, ErrorCode]:
+def codes(decision: ControllerDecision[CreateTopicsResponse]) -> dict[str, ErrorCode]:
     return {each.name: ErrorCode(each.error_code) for each in decision.response.topics}
 
 

@@ -222,9 +222,11 @@ def test_a_proposal_that_was_overtaken_counts_until_the_metadata_comes() -> None
 
 def test_a_follower_knows_of_what_is_committed_as_far_as_its_log_reaches() -> None:
     follower = FollowerState(committed(1, 2), high_watermark=10)
-    assert follower.told(leader_high_watermark=20, end_offset=15)
+    assert follower.follow_high_watermark(leader_high_watermark=20, end_offset=15)
     assert follower.high_watermark == 15
-    assert not follower.told(leader_high_watermark=12, end_offset=30), "a leader that is behind takes nothing back"
+    assert not follower.follow_high_watermark(leader_high_watermark=12, end_offset=30), (
+        "a leader that is behind takes nothing back"
+    )
     assert follower.high_watermark == 15
     follower.follow(committed(2, leader_epoch=5))
     assert (follower.leader_epoch, follower.in_sync, follower.high_watermark) == (5, (2,), 15)

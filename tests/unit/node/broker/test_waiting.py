@@ -108,7 +108,7 @@ def test_the_timer_goes_with_the_request() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        waiting.found(1)
+        waiting.count_new(1)
         assert waiting.is_over
 
     run(story())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata import decide
 from barnabas.core.metadata.records import FORMATTED_FEATURES, MetadataError
 from barnabas.core.metadata.state import Endpoint, MetadataDelta, MetadataImage
@@ -108,7 +108,7 @@ async def test_a_cluster_keeps_the_features_that_it_was_formatted_with(
 @pytest.mark.parametrize("level", [0, 1])
 async def test_a_feature_that_was_lowered_stays_lowered(directory: Directory, level: int) -> None:
     async with directory.running() as controller:
-        await controller.submit(lambda image: Decision([lowered(level)], None))
+        await controller.submit(lambda image: ControllerDecision([lowered(level)], None))
     async with directory.running() as controller:
         assert controller.image.features.get("transaction.version", 0) == level
 
@@ -225,7 +225,7 @@ async def test_the_committed_image_does_not_change_before_the_fsync(directory: D
 
 
 async def test_a_refused_decision_changes_nothing(directory: Directory) -> None:
-    def refuse(image: MetadataImage) -> Decision[None]:
+    def refuse(image: MetadataImage) -> ControllerDecision[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
     async with directory.running() as controller:
@@ -241,7 +241,7 @@ async def test_records_that_cannot_be_replayed_are_undone_and_the_others_stay(di
         good = asyncio.ensure_future(controller.submit(directory.create_topic("good")))
         await asyncio.sleep(0)
         with pytest.raises(MetadataError):
-            await controller.submit(lambda image: Decision(impossible, None))
+            await controller.submit(lambda image: ControllerDecision(impossible, None))
         assert "half" not in controller.working.topics
         assert await good == "created"
         assert controller.image == controller.working

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.decision import Decision
+from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.configuration import BrokerConfig
 from barnabas.node.configuration.topics import TopicConfigs
@@ -90,7 +90,7 @@ async def led() -> Stage:
     await stage.lead(1)
     assert stage.controller.active is not None
     registered = asyncio.ensure_future(
-        stage.controller.active.decide(lambda image: Decision([broker(1, image.offset + 1)], None))
+        stage.controller.active.decide(lambda image: ControllerDecision([broker(1, image.offset + 1)], None))
     )
     await turns()
     stage.raft.commit()

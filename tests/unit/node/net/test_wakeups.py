@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.node.net import connection
 from barnabas.node.net.connection import ClientConnection
 from barnabas.node.requests import RequestContext
 from barnabas.node.wakeups import ANSWERED_FIRST_MAX, Wakeup
@@ -67,8 +68,12 @@ def test_those_that_wait_are_answered_before_the_one_that_wakes_them(net: Any, w
     assert len(written) == count + 1
 
 
-def test_answers_of_one_connection_keep_their_order_whoever_wakes_whom(net: Any) -> None:
-    """The first connection wakes the second, whose next request wakes what waits on the first one."""
+def test_answers_of_one_connection_keep_their_order_whoever_wakes_whom(
+    net: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connection wakes the second, whose next request wakes what waits on the first one: both requests of the
+    first belong to one turn, however long a busy machine takes for it."""
+    monkeypatch.setattr(connection, "TURN_S", 60.0)
     handler = Waiting()
 
     async def scenario() -> None:

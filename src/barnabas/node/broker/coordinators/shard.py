@@ -325,9 +325,9 @@ class LedShard(Generic[S]):
                 if decision is not None:
                     self._runtime.accept(decision)
             except KafkaError as error:
-                log.warning("%s refused what a timer asked for: %s", self.partition.log.name, error)
+                log.warning("%s: a change that a timer asked for was refused: %s", self.partition.log.name, error)
             except Exception:
-                log.exception("A timer of %s failed", self.partition.log.name)
+                log.exception("%s: a timer failed", self.partition.log.name)
         self._set_timer()
 
 

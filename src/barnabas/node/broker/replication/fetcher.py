@@ -197,7 +197,9 @@ class Fetcher:
         )
         if not self._session.answered(response.error_code, response.session_id):
             log.info(
-                "Broker %d answered a fetch with error %d: asking for everything", self.leader_id, response.error_code
+                "broker %d answered a fetch with error %d: beginning a new fetch session",
+                self.leader_id,
+                response.error_code,
             )
             if not asked.session_id:
                 await asyncio.sleep(limits.backoff_s)
@@ -242,7 +244,7 @@ class Fetcher:
     def _complain(self, key: PartitionKey, partition: Partition, why: str) -> None:
         """Once, until it goes on, and not if that is soon."""
         level = logging.INFO if self._failures.get(key) == FAILURES_TOLD else logging.DEBUG
-        log.log(level, "%s is not copied from its leader for now: %s", partition.log.name, why)
+        log.log(level, "%s: could not copy from its leader, trying again: %s", partition.log.name, why)
 
     async def _append(self, partition: Partition, leader_epoch: int, data: PartitionData) -> None:
         records = data.records or b""
@@ -264,7 +266,7 @@ class Fetcher:
         end = await partition.truncate_as_follower(leader_epoch, diverging_epoch, self._log_dirs, self._clock())
         if end < before:
             log.info(
-                "%s is cut from offset %d to %d: epoch %d of leader %d ends at %d",
+                "%s: truncated from end offset %d to %d: epoch %d of leader %d ends at %d",
                 partition.log.name,
                 before,
                 end,
@@ -279,12 +281,12 @@ class Fetcher:
         start = 0 if end < partition.log.log_end_offset else await self._offset_at(partition, leader_epoch, EARLIEST)
         at = resume(start, end, partition.log.log_end_offset)
         log.warning(
-            "%s ends at %d, which its leader %d does not have (%d to %d): going on at %d",
+            "%s: leader %d has offsets %d to %d, but not %d, the end of this replica: copying from offset %d",
             partition.log.name,
-            partition.log.log_end_offset,
             self.leader_id,
             start,
             end,
+            partition.log.log_end_offset,
             at.offset,
         )
         await partition.resume_as_follower(leader_epoch, at, self._log_dirs, self._clock())

@@ -114,7 +114,7 @@ class InSyncChanges:
         except KafkaError as failure:
             response, error = AlterPartitionResponse(), failure.code
         except Exception:
-            log.exception("The controller could not be told who is in sync; trying again")
+            log.exception("could not send the in-sync replicas to the controller; trying again")
             response, error = AlterPartitionResponse(), ErrorCode.UNKNOWN_SERVER_ERROR
         if error is not ErrorCode.NONE:
             self._waiting = told | self._waiting

@@ -132,7 +132,7 @@ class Replicas:
         leader_id, number = key
         address = self._peers.address_of(leader_id)
         if address is None:
-            log.warning("Broker %d has no listener for brokers: what it leads is not copied", leader_id)
+            log.warning("broker %d has no listener for brokers: the partitions that it leads are not copied", leader_id)
             return None
         peer = self._peers.open(address, f"broker-{leader_id}-fetcher-{number}", negotiate=False)
         fetcher = self._fetchers[key] = Fetcher(
@@ -176,7 +176,7 @@ class Replicas:
                 async for partition in in_turns(list(self._partitions)):
                     partition.review_in_sync(self._clock())
             except Exception:
-                log.exception("Followers that lag could not be looked for")
+                log.exception("could not check which followers lag; the next check tries again")
 
 
 def limits_of(config: BrokerConfig) -> FetchLimits:

@@ -63,7 +63,7 @@ async def initialize(node: Shares, wanted: ToInitialize) -> None:
     try:
         await node.groups.submit(group_id, lambda shard: shard.members.share.initialized(group_id, ready))
     except KafkaError as error:
-        log.warning("share group %s: its initialized partitions could not be noted: %s", group_id, error)
+        log.warning("share group %s: could not record which partitions are initialized: %s", group_id, error)
 
 
 async def delete_states(node: Shares, group_id: str, partitions: Mapping[Uuid, Iterable[int]]) -> None:

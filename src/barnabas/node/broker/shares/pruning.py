@@ -40,9 +40,11 @@ async def prune(coordinator: ShareCoordinator) -> None:
                 await _prune(coordinator, led)
             except KafkaError as error:
                 # It is led by somebody else now, or the log cannot be written; the next round sees to it.
-                log.info("%s is not pruned: %s", led.partition.log.name, error)
+                log.info("%s: did not delete old share states: %s", led.partition.log.name, error)
             except Exception:
-                log.exception("%s is not pruned; it is tried again with the next round", led.partition.log.name)
+                log.exception(
+                    "%s: could not delete old share states; the next round tries again", led.partition.log.name
+                )
 
 
 async def _prune(coordinator: ShareCoordinator, led: LedShard[ShareStateShard]) -> None:
@@ -56,4 +58,4 @@ async def _prune(coordinator: ShareCoordinator, led: LedShard[ShareStateShard]) 
     leads_since = not led.is_lost and partition.is_leader and partition.leader_epoch == led.leader_epoch
     if leads_since and partition.log.advance_log_start_offset(needed_from):
         partition.log_start_moved()
-        log.info("%s now starts at offset %d: what was before it is not needed", partition.log.name, needed_from)
+        log.info("%s: deleted old share states, the log starts at offset %d", partition.log.name, needed_from)

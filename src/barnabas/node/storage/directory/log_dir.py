@@ -30,15 +30,14 @@ from barnabas.node.storage.directory.files import (
     fsync_path,
     make_directories,
     offset_name,
-    remove_directory,
     sync_file_system,
-    unlink_all,
     write_atomically,
 )
 from barnabas.node.storage.directory.flush_task import FlushTask
 from barnabas.node.storage.directory.flusher import LOGS_PER_ROUND, Flusher
 from barnabas.node.storage.directory.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.node.storage.directory.partition_metadata import PARTITION_METADATA, render_partition_metadata
+from barnabas.node.storage.directory.removals import Removals
 from barnabas.node.storage.directory.start_deletion import StartDeletion
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
@@ -111,11 +110,11 @@ class LogDir:
         self.gone: dict[TopicPartition, int] = {}  # recovery points of partitions that had no directory at the start
         self._written: dict[str, Mapping[TopicPartition, int]] = {}  # checkpoints, as they are on the disk
         self._on_failure = on_failure
-        self._delayed: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._lock: DirectoryLock | None = None
         if unusable is None:
             self._take()
         self.flusher = Flusher(os.path.basename(self.path), self.failed)
+        self._removals = Removals(self.flusher, self.failed)
         self._index_repair = IndexRepair(self._in_background, self.failed)
         self.start_deletion = StartDeletion(self)
 
@@ -148,21 +147,10 @@ class LogDir:
         return self._index_repair.begin(log, damaged)
 
     def delete_later(self, paths: list[str], delay_ms: int) -> None:
-        self._after(delay_ms, lambda: unlink_all(paths))
+        self._removals.remove_files(paths, delay_ms)
 
     def delete_below_start(self, log: PartitionLog) -> None:
         self.start_deletion.ask_for(log)
-
-    def _after(self, delay_ms: int, work: Callable[[], None]) -> None:
-        """Work for the flusher's thread, once `delay_ms` have passed or the directory is closed cleanly."""
-        timer: asyncio.TimerHandle
-
-        def due() -> None:
-            del self._delayed[timer]
-            self._in_background(work)
-
-        timer = asyncio.get_running_loop().call_later(delay_ms / 1000, due)
-        self._delayed[timer] = work
 
     def _in_background(self, work: Callable[[], None]) -> None:
         self.flusher.run(work).add_done_callback(self._work_done)
@@ -218,7 +206,7 @@ class LogDir:
             if not entry.is_dir() or entry.name == METADATA_DIRECTORY:  # a link to a directory is one
                 continue
             if entry.name.endswith(DELETE_SUFFIX):
-                self.flusher.run(partial(remove_directory, entry.path))
+                self._removals.remove_directory(entry.path, 0)
             elif not entry.name.endswith(STRAY_SUFFIX):
                 match = PARTITION_DIRECTORY.fullmatch(entry.name) or FUTURE_DIRECTORY.fullmatch(entry.name)
                 if match:
@@ -300,7 +288,7 @@ class LogDir:
         os.rename(log.directory, path)
         log.relocate(path)
         self._in_background(lambda: fsync_path(self.path))
-        self._after(log.config.file_delete_delay_ms, lambda: remove_directory(path))
+        self._removals.remove_directory(path, log.config.file_delete_delay_ms)
 
     def set_aside(self, log: PartitionLog) -> None:
         """A directory that the cluster does not know: kept for the operator, out of the way."""
@@ -368,13 +356,10 @@ class LogDir:
         await self._index_repair.stop()
         await self.start_deletion.stop()
         await self.flusher.idle()
-        due, self._delayed = self._delayed, {}
-        for timer in due:
-            timer.cancel()
+        is_clean = clean and self.offline is None
+        await self._removals.stop(finish=is_clean)
         try:
-            if clean and self.offline is None:
-                for work in due.values():
-                    await self.flusher.run(work)
+            if is_clean and self.offline is None:
                 await self._close_cleanly(broker_epoch, high_watermarks)
         except OSError as error:
             self.failed(error)

@@ -4,8 +4,9 @@ In this order, because of the names of many files a crash may keep some and lose
 the log would begin with segments that were deleted, and have a hole behind them. With the start on the disk whatever
 comes back is known to be no part of the log (`recovery` removes it). One write serves all logs that ask meanwhile.
 
-Everything that touches the disk is done by its thread, some segments at a time, so that a log with thousands of them
-holds up neither requests nor fsyncs.
+Everything that touches the disk is done by its thread, some segments at a time and with pauses, so that a log with
+thousands of them holds up neither requests nor fsyncs. Of a segment only the records stay for readers, under another
+name; its indexes nobody asks any more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.node.storage.directory.files import SNAPSHOT_SUFFIX, offset_name, rename_all, unlink_all
+from barnabas.node.storage.directory.removals import Pace
 from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.producer_state import snapshot_offsets
 from barnabas.node.storage.segment.segment import Segment
@@ -23,7 +25,7 @@ from barnabas.node.storage.segment.segment import Segment
 if TYPE_CHECKING:
     from barnabas.node.storage.directory.log_dir import LogDir
 
-SEGMENTS_AT_ONCE = 64
+SEGMENTS_AT_ONCE = 4  # five changes of the directory each
 
 
 class StartDeletion:
@@ -32,6 +34,7 @@ class StartDeletion:
         self._asked: dict[PartitionLog, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._pace = Pace()
 
     def ask_for(self, log: PartitionLog) -> None:
         self._asked[log] = None
@@ -41,6 +44,7 @@ class StartDeletion:
     async def idle(self) -> None:
         """Nothing below the logs' starts is under way any more."""
         while self._task is not None:
+            self._pace.hurry()
             await asyncio.wait([self._task])
 
     async def stop(self) -> None:
@@ -62,24 +66,29 @@ class StartDeletion:
             self._directory.failed(error)
         finally:
             self._task = None
+            self._pace.take_time()
 
     async def _delete(self, log: PartitionLog, start: int) -> None:
         run = self._directory.flusher.run
         while not (log.offline or self._stopping) and (segments := log.give_up_segments(start, SEGMENTS_AT_ONCE)):
             # A look into a directory from which files are just removed would wait for its disk, and the loop with it.
             repeats = log.had_replaced_segments
-            names = [each for segment in segments for each in segment.mark_deleted(may_repeat=repeats)]
+            names = [segment.mark_deleted(may_repeat=repeats) for segment in segments]
             await run(partial(set_aside, log, segments, names))
-            paths = [f"{log.directory}/{name}" for _, name in names]
+            paths = [f"{log.directory}/{renamed}" for (_, renamed), *_ in names]
             self._directory.delete_later(paths, log.config.file_delete_delay_ms)
+            await self._pace.pause(log.segments.count_below(start) // SEGMENTS_AT_ONCE)
         if not (log.offline or self._stopping):
             first = log.segments.first_offset
             await run(partial(remove_snapshots_before, log.directory, first))
 
 
-def set_aside(log: PartitionLog, segments: Sequence[Segment], names: Sequence[tuple[str, str]]) -> None:
-    rename_all(log.directory, names)
-    unlink_all(f"{log.directory}/{offset_name(each.base_offset, SNAPSHOT_SUFFIX)}" for each in segments)
+def set_aside(log: PartitionLog, segments: Sequence[Segment], names: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Of each segment the old and new names of its files, the records' first."""
+    for segment, (records, *indexes) in zip(segments, names, strict=True):
+        rename_all(log.directory, [records])
+        snapshot = offset_name(segment.base_offset, SNAPSHOT_SUFFIX)
+        unlink_all(f"{log.directory}/{name}" for name in (*(old for old, _ in indexes), snapshot))
 
 
 def remove_snapshots_before(directory: str, offset: int) -> None:

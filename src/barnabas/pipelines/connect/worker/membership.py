@@ -98,7 +98,7 @@ class Membership(threading.Thread):
                 with Cluster(self._settings.kafka) as cluster:
                     leave_group(cluster, self._settings.group_id, self._member_id)
             except ClientError as error:
-                log.info("group %s was left without a word: %s", self._settings.group_id, error)
+                log.info("could not tell group %s that the worker leaves: %s", self._settings.group_id, error)
 
     def _join(self) -> int:
         settings = self._settings

@@ -135,7 +135,7 @@ def abort_turn(messages: Sequence[Message | None], link: SinkLink, options: Sink
             elif own_prefix:
                 close_id(f"{own_prefix}{task}", link, options)
         except ClientError as error:  # it ends by itself when it times out
-            log.info("what task %d left was not ended: %s", task, error)
+            log.info("could not end the transaction of task %d, it ends by its time-out: %s", task, error)
             if not isinstance(error, Refused):
                 return  # the cluster cannot be reached
 
@@ -194,4 +194,6 @@ def abort_quietly(transactions: TransactionalProducer, transaction: SinkTransact
     try:
         transactions.end(transaction, commit=False)
     except ClientError as error:  # it ends by itself when it times out, or has been ended
-        log.info("%s was not aborted: %s", transaction.transactional_id, error)
+        log.info(
+            "could not abort the transaction of %s, it ends by its time-out: %s", transaction.transactional_id, error
+        )

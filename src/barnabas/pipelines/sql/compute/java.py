@@ -53,10 +53,6 @@ def remainder_doubles(left: float, right: float) -> float:
     return math.fmod(left, right)
 
 
-def multiply_doubles(left: float, right: float) -> float:
-    return left * right
-
-
 def saturated(value: float, low: int, high: int) -> int:
     """A double as a whole number: (int) d."""
     if value != value:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.storage.directory import start_deletion
+from barnabas.node.storage.directory import removals, start_deletion
 from barnabas.node.storage.directory.checkpoints import LOG_START_OFFSET_CHECKPOINT, read_offsets
 from barnabas.node.storage.directory.files import LOG_SUFFIX, FileRange, offset_name
 from barnabas.node.storage.directory.log_dir import LogDir, NewPartition
@@ -82,7 +82,7 @@ def test_the_start_is_on_the_disk_before_a_file_below_it_is_touched(
             log.advance_log_start_offset(85)
         assert log.log_start_offset == (80 if by == "retention" else 85)
         await until(lambda: names(tmp_path / "orders-0") == [80, 90])
-        assert known == [(log.log_start_offset, 0)]
+        assert known == [(log.log_start_offset, 0), (log.log_start_offset, 10 * start_deletion.SEGMENTS_AT_ONCE)]
         assert [segment.base_offset for segment in log.segments] == [80, 90]
         await dirs.close(clean=False)
 
@@ -137,6 +137,26 @@ def test_thousands_of_segments_go_some_at_a_time(tmp_path: Path, batch: Build, m
         assert (max(helpings), sum(helpings)) == (8, 40)
         await dirs.close(clean=True)
         assert not list((tmp_path / "orders-0").glob("*.deleted"))
+
+    run(scenario)
+
+
+def test_between_a_few_segments_there_is_a_pause_until_somebody_waits_for_the_end(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "PAUSE_MAX_S", 60.0)
+    monkeypatch.setattr(removals, "BACKLOG_S", 6000.0)
+
+    async def scenario() -> None:
+        dirs = await opened(tmp_path)
+        [log] = await filled(dirs, batch, segments=40)
+        log.advance_log_start_offset(400)
+        await until(lambda: names(tmp_path / "orders-0")[0] > 0)
+        await dirs.sync(log)  # it is the thread's next work: there is nothing else in the line
+        assert names(tmp_path / "orders-0")[0] == 10 * start_deletion.SEGMENTS_AT_ONCE
+        await dirs.truncate(log, 0, now_ms=NOW_MS)
+        assert (log.log_start_offset, log.log_end_offset, names(tmp_path / "orders-0")) == (0, 0, [0])
+        await dirs.close(clean=True)
 
     run(scenario)
 

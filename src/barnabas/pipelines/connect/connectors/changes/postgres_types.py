@@ -28,7 +28,7 @@ from barnabas.pipelines.connect.data.schema import (
     map_of,
     single,
 )
-from barnabas.pipelines.connect.errors import ConfigError, DataError
+from barnabas.pipelines.connect.errors import DataError
 
 TIME_MODES = (
     "adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds",
@@ -380,8 +380,3 @@ def parse_hstore(text: str) -> dict[str, str | None]:
         return None if part is None else re.sub(r"\\(.)", r"\1", part, flags=re.S)
 
     return {plain(found[1]) or "": plain(found[2]) for found in HSTORE.finditer(text)}
-
-
-def check_time_mode(name: str, value: Any) -> None:
-    if str(value).lower() not in TIME_MODES:
-        raise ConfigError(f"must be one of {', '.join(TIME_MODES)}", name, value)

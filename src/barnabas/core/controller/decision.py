@@ -1,4 +1,4 @@
-"""What a decision is: the records to append, and the answer to give once they are committed."""
+"""A decision of the active controller: the records to append, and the answer to give once they are committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Decision(Generic[T]):
+class ControllerDecision(Generic[T]):
     """Records that are not atomic may be committed in parts, in their order."""
 
     records: Sequence[Record]
