@@ -216,6 +216,8 @@ def _describe(cluster: Cluster, parsed: Parsed) -> None:
 
 def _described(cluster: Cluster, group: str) -> GroupDescription:
     found = describe_group(cluster, group)
+    if found.state == DEAD and "is not a" in found.why_dead:
+        raise ToolFailed(found.why_dead)
     if found.state == DEAD:
         from difflib import get_close_matches
 

@@ -11,7 +11,9 @@ from barnabas.cli.errors import ToolFailed, UsageError
 from barnabas.cli.groups.offset_plans import refuse_several
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
+from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError, Refused
 from barnabas.client.metadata import TopicPartition
+from barnabas.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.client.admin.share_groups import ShareGroupDescription
@@ -21,6 +23,11 @@ ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 SCENARIOS = ("to-datetime", "to-earliest", "to-latest")
 WIDTH_MIN = 15
 EARLIEST, LATEST = -2, -1
+SENTENCES = {
+    "NON_EMPTY_GROUP": "The group is not empty.",
+    "GROUP_ID_NOT_FOUND": "The group id does not exist.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "This server does not host this topic-partition.",
+}
 
 PARSER = Parser(
     name="share-groups",
@@ -58,17 +65,17 @@ PARSER = Parser(
 
 def run(parsed: Parsed) -> int:
     action = _check(parsed)
+    actions = {"list": _list, "describe": _describe, "delete": _delete, "reset-offsets": _reset}
     with connect(parsed) as cluster:
-        if action == "list":
-            _list(cluster, parsed)
-        elif action == "describe":
-            _describe(cluster, parsed)
-        elif action == "delete":
-            return _delete(cluster, parsed)
-        elif action == "reset-offsets":
-            _reset(cluster, parsed)
-        else:
-            _delete_offsets(cluster, parsed)
+        try:
+            actions.get(action, _delete_offsets)(cluster, parsed)
+        except (BrokerUnreachable, AuthenticationFailed):
+            raise
+        except ClientError as error:
+            # On stdout and with 0, as Kafka's tool does: scripts have learnt to look there.
+            why = _sentence(error.message) if isinstance(error, Refused) else str(error)
+            print(f"\nError: Executing share group command failed due to {why}")
+            print(why, file=sys.stderr)
     return 0
 
 
@@ -158,7 +165,7 @@ def _print_offsets(cluster: Cluster, description: ShareGroupDescription, *, verb
             description.group,
             each.topic,
             str(each.partition),
-            *([str(each.leader_epoch)] if verbose else []),
+            *([_shown(each.leader_epoch)] if verbose else []),
             _shown(each.start_offset),
             _shown(each.lag),
         ]
@@ -233,31 +240,44 @@ def _as_json(cluster: Cluster, description: ShareGroupDescription) -> dict[str, 
     }
 
 
-def _delete(cluster: Cluster, parsed: Parsed) -> int:
+def _delete(cluster: Cluster, parsed: Parsed) -> None:
     from barnabas.client.admin.groups import delete_group
+    from barnabas.client.admin.share_groups import list_share_groups
 
-    results = {group: delete_group(cluster, group) for group in _groups(cluster, parsed)}
-    deleted = ", ".join(f"'{group}'" for group, code in results.items() if not code)
-    failed = {group: code for group, code in results.items() if code}
+    states = {each.group: each.state for each in list_share_groups(cluster)}
+    deleted: list[str] = []
+    failed: dict[str, str] = {}
+    for group in _groups(cluster, parsed):
+        if group not in states:
+            failed[group] = f"Group '{group}' is not a share group."
+        elif states[group] != "Empty":
+            failed[group] = f"Share group '{group}' is not EMPTY."
+        elif code := delete_group(cluster, group):
+            failed[group] = code.name
+        else:
+            deleted.append(f"'{group}'")
     if not failed:
-        print(f"Deletion of requested share groups ({deleted}) was successful.")
-        return 0
+        print(f"Deletion of requested share groups ({', '.join(deleted)}) was successful.")
+        return
     print("\nError: Deletion of some share groups failed:")
-    for group, code in failed.items():
-        print(f"* Group '{group}' could not be deleted due to: {code.name}")
+    for group, why in failed.items():
+        print(f"* Group '{group}' could not be deleted due to: {why}")
     if deleted:
-        print(f"\nThese share groups were deleted successfully: {deleted}")
-    return 0
+        print(f"\nThese share groups were deleted successfully: {', '.join(deleted)}")
 
 
 def _reset(cluster: Cluster, parsed: Parsed) -> None:
     from barnabas.client.admin.share_groups import alter_share_offsets, share_offsets
 
     (group,) = _groups(cluster, parsed)[:1]
+    if _has_members(cluster, group):
+        raise ToolFailed(f"Share group '{group}' is not empty.")
     if "all-topics" in parsed:
         partitions = [(each.topic, each.partition) for each in share_offsets(cluster, group)]
     else:
         names = list(dict.fromkeys(parsed.texts("topic")))
+        if not all(cluster.topic(name).partitions for name in names):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions = [(name, index) for name in names for index in sorted(cluster.topic(name).partitions)]
     timestamp = EARLIEST if "to-earliest" in parsed else LATEST
     if "to-datetime" in parsed:
@@ -278,15 +298,36 @@ def _reset(cluster: Cluster, parsed: Parsed) -> None:
     _print_table(["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], rows, [max(WIDTH_MIN, len(group)), topic_width, 10, 0])
 
 
+def _sentence(message: str) -> str:
+    """Of an error that is told by its name alone."""
+    return SENTENCES.get(message, message)
+
+
+def _has_members(cluster: Cluster, group: str) -> bool:
+    from barnabas.client.admin.share_groups import describe_share_group
+
+    try:
+        return bool(describe_share_group(cluster, group).members)
+    except Refused as refused:
+        if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ToolFailed(str(refused)) from None
+        return False  # it will be made
+
+
 def _delete_offsets(cluster: Cluster, parsed: Parsed) -> None:
     from barnabas.client.admin.share_groups import delete_share_offsets
 
     (group,) = _groups(cluster, parsed)[:1]
-    results = delete_share_offsets(cluster, group, dict.fromkeys(parsed.texts("topic")))
+    topics = list(dict.fromkeys(parsed.texts("topic")))
+    try:
+        results = delete_share_offsets(cluster, group, topics)
+    except Refused as refused:
+        why = _sentence(refused.message)
+        print(f"\nError: {why}")
+        print(why, file=sys.stderr)
+        results = dict.fromkeys(topics, why)
     width = max([WIDTH_MIN, *(len(name) for name in results)])
     print()
     print(f"{'TOPIC':<{width}} STATUS")
     for name, problem in sorted(results.items()):
-        print(f"{name:<{width}} {'Successful' if problem is None else f'Error: {problem}'}")
-    if any(problem is not None for problem in results.values()):
-        raise ToolFailed("The offsets of some topics could not be deleted.")
+        print(f"{name:<{width}} {'Successful' if problem is None else f'Error: {_sentence(problem)}'}")

@@ -52,6 +52,7 @@ class GroupDescription(NamedTuple):
     members: list[GroupMember]
     epoch: int | None = None
     target_epoch: int | None = None
+    why_dead: str = ""
 
 
 class OffsetRow(NamedTuple):
@@ -85,8 +86,10 @@ def list_groups(cluster: Cluster, *, states: Iterable[str] = (), types: Iterable
 
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
-    """A group that does not exist is described too: as dead, without members."""
-    return _describe_consumer(cluster, group) or _describe_classic(cluster, group)
+    """A group that does not exist, or is of a kind that nobody consumes with, is described too: as dead, without
+    members."""
+    described = _describe_consumer(cluster, group)
+    return _describe_classic(cluster, group, described) if isinstance(described, str) else described
 
 
 def _coordinator(cluster: Cluster, group: str) -> BrokerNode:
@@ -94,16 +97,17 @@ def _coordinator(cluster: Cluster, group: str) -> BrokerNode:
     return BrokerNode(node_id, *cluster.connection(node_id).address)
 
 
-def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | None:
+def _describe_consumer(cluster: Cluster, group: str) -> GroupDescription | str:
+    """Or why it is none."""
     from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     try:
         answer = cluster.ask_coordinator("group", group, ConsumerGroupDescribeRequest(group_ids=[group]))
     except UnsupportedByBroker:
-        return None
+        return ""
     described = answer.groups[0]
     if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-        return None
+        return described.error_message or ""
     _check(described.error_code, described.error_message, group)
     members = [
         GroupMember(
@@ -134,13 +138,13 @@ def _named_partitions(assignment: Any) -> list[TopicPartition]:
     return [(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions]
 
 
-def _describe_classic(cluster: Cluster, group: str) -> GroupDescription:
+def _describe_classic(cluster: Cluster, group: str, otherwise: str) -> GroupDescription:
     from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
 
     described = cluster.ask_coordinator("group", group, DescribeGroupsRequest(groups=[group])).groups[0]
     coordinator = _coordinator(cluster, group)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return GroupDescription(group, "Classic", DEAD, "", coordinator, [])
+        return GroupDescription(group, "Classic", DEAD, "", coordinator, [], why_dead=otherwise)
     _check(described.error_code, described.error_message, group)
     members = [
         GroupMember(
@@ -247,14 +251,12 @@ def _one_by_one(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[
 
 
 def offset_rows(cluster: Cluster, description: GroupDescription) -> list[OffsetRow]:
-    """Members with the most partitions first, then what has an offset and no member."""
+    """Members with the most partitions first, then what has an offset and no member. Who has none is left out."""
     committed = committed_offsets(cluster, description.group)
     assigned = {partition for member in description.members for partition in member.partitions}
     ends = log_ends(cluster, sorted(assigned | committed.keys()))
 
-    def row(partition: TopicPartition | None, member: tuple[str | None, str | None, str | None]) -> OffsetRow:
-        if partition is None:
-            return OffsetRow(description.group, None, None, None, None, None, None, *member)
+    def row(partition: TopicPartition, member: tuple[str | None, str | None, str | None]) -> OffsetRow:
         at, end = committed.get(partition), ends.get(partition)
         lag = end - at.offset if at is not None and end is not None else None
         epoch = at.leader_epoch if at is not None and at.leader_epoch >= 0 else None
@@ -263,7 +265,7 @@ def offset_rows(cluster: Cluster, description: GroupDescription) -> list[OffsetR
     rows: list[OffsetRow] = []
     for member in sorted(description.members, key=lambda member: -len(member.partitions)):
         of = (member.member_id, member.host, member.client_id)
-        rows += [row(partition, of) for partition in sorted(member.partitions)] or [row(None, of)]
+        rows += [row(partition, of) for partition in sorted(member.partitions)]
     rows += [row(partition, (None, None, None)) for partition in committed if partition not in assigned]
     return rows
 

@@ -35,7 +35,7 @@ class ShareOffset(NamedTuple):
 
     topic: str
     partition: int
-    leader_epoch: int
+    leader_epoch: int | None
     start_offset: int | None
     lag: int | None
 
@@ -93,7 +93,7 @@ def share_offsets(cluster: Cluster, group: str) -> list[ShareOffset]:
         ShareOffset(
             topic.topic_name,
             part.partition_index,
-            part.leader_epoch,
+            part.leader_epoch if part.start_offset >= 0 else None,
             part.start_offset if part.start_offset >= 0 else None,
             part.lag if part.lag >= 0 else None,
         )

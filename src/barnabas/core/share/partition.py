@@ -115,7 +115,7 @@ class SharePartition:
         """As it was persisted."""
         self.start_offset = start_offset
         self._runs: list[Run] = []
-        # Which records were taken together first.
+        # Which records were taken together first, or were persisted as one batch.
         self._together: list[tuple[int, int]] = []
         for each in sorted(batches):
             state = RecordState(each.delivery_state)
@@ -125,6 +125,7 @@ class SharePartition:
             if first <= each.last_offset:
                 self._fill_gap(first)
                 self._runs.append(Run(first, each.last_offset, state, each.delivery_count))
+                self._together.append((first, each.last_offset))
         self._move_start()
 
     def _fill_gap(self, first: int) -> None:

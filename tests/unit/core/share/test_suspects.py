@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from barnabas.core.share.batches import combine
 from barnabas.core.share.partition import Acknowledgement, Acquired, SharePartition, Taking
 
 ACCEPT, RELEASE = 1, 2
@@ -61,6 +62,15 @@ def test_from_half_of_the_deliveries_on_parts_are_halved_and_the_last_time_is_al
     assert group.deliver() == (50, 50, 4)
     assert [group.deliver() for _ in range(50, 100)] == [(offset, 1, 5) for offset in range(50, 100)]
     assert (group.take(), group.state.start_offset) == ([], 100)
+
+
+def test_for_a_new_leader_what_was_persisted_together_was_taken_together() -> None:
+    group = Group(split(100, 1), most_deliveries=5)
+    for _ in range(3):
+        group.deliver()
+    persisted = combine((), group.state.to_persist(), 0)
+    group.state = SharePartition(0, persisted)
+    assert [group.deliver() for _ in range(2)] == [(0, 50, 4), (0, 1, 5)]
 
 
 def test_what_is_suspect_comes_without_others() -> None:

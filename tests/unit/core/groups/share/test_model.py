@@ -13,9 +13,8 @@ from barnabas.core.groups.share.group import ShareGroup
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.wire.uuids import Uuid
+from tests.unit.core.groups.consumer.consumers import cluster, grow, topic_id
 from tests.unit.core.groups.stage import Stage
-
-from ..consumer.consumers import cluster, grow, topic_id
 
 STEPS = 200
 
