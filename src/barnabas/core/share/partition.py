@@ -261,7 +261,11 @@ class SharePartition:
     ) -> list[StateBatch]:
         """All or nothing; the batches to persist. Raises `KafkaError` for records that the member does not have."""
         wanted = [piece for each in acknowledgements for piece in _pieces(each)]
+        before: int | None = None
         for first, last, kind in wanted:
+            if first == before:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"The record at offset {first} is there twice.")
+            before = last
             if kind is AcknowledgeType.RENEW and not may_renew:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Records cannot be renewed in this group.")
             self._require_acquired(member_id, first, last)

@@ -10,6 +10,8 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from barnabas.node.ports import Groups
 
+SHARE_MEMBER_ID_MAX = 36  # characters of a UUID
+
 
 def require_consumer_protocol(node: Groups) -> None:
     is_on = "consumer" in node.config.group_coordinator_rebalance_protocols
@@ -28,3 +30,9 @@ def require_share_protocol(node: Groups) -> None:
     is_on = "share" in node.config.group_coordinator_rebalance_protocols
     if not is_on and node.image.features.get(SHARE_VERSION, 0) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def checked_share_member_id(member_id: str | None) -> str:
+    if not member_id or len(member_id) > SHARE_MEMBER_ID_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return member_id

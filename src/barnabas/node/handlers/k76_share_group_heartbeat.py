@@ -12,7 +12,7 @@ from barnabas.core.groups.modern import LEAVING
 from barnabas.core.groups.share.decide import JOINING
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.broker.shares.initializing import initialize
-from barnabas.node.handlers.group_protocols import require_share_protocol
+from barnabas.node.handlers.group_protocols import checked_share_member_id, require_share_protocol
 from barnabas.node.requests import RequestContext
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -30,6 +30,7 @@ async def handle(
         require_share_protocol(node)
         if not context.may(Operation.READ, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        checked_share_member_id(request.member_id)
         for topic in request.subscribed_topic_names or ():
             if not context.may(Operation.DESCRIBE, Resource.topic(topic)):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -48,8 +49,6 @@ async def handle(
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    if not request.member_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
     _require(bool(request.group_id), "GroupId can't be empty.")
     _require(request.rack_id != "", "RackId can't be empty.")
     if request.member_epoch == JOINING:

@@ -4,7 +4,10 @@
 release may be taken at once. A fetch that finds nothing waits until records are appended or released.
 
 Deviations from Kafka: offsets of control records and of aborted transactions are archived when they are passed, where
-Kafka gives them to the consumer, who says that they are gaps.
+Kafka gives them to the consumer, who says that they are gaps. Of a topic that nobody knows the partitions are told so,
+a negative number of bytes is none, and a mode that nobody knows takes whole batches, where Kafka answers
+UNKNOWN_SERVER_ERROR. With a batch size of 0 or less each batch is a range of its own; Kafka tells of one range more,
+which ends before it begins.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from barnabas.node.broker.leaders import current_leader
 from barnabas.node.broker.shares.served import ServedPartition, Taken
 from barnabas.node.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from barnabas.node.broker.waiting import WaitingFetch
-from barnabas.node.handlers.group_protocols import require_share_protocol
+from barnabas.node.handlers.group_protocols import checked_share_member_id, require_share_protocol
 from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
 from barnabas.wire.batch import iterate_batches
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 At = tuple[Uuid, int]
 EXACT = 1
+ACKNOWLEDGE_TYPES = frozenset(AcknowledgeType)
 RENEWS_SINCE = 2
 ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -67,8 +71,7 @@ class _ShareFetch:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
         if not context.may(Operation.READ, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        if not request.member_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        member_id = checked_share_member_id(request.member_id)
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
         if request.is_renew_ack and any(limits):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A request that renews asks for no records.")
@@ -76,7 +79,7 @@ class _ShareFetch:
         self._request = request
         self._node = node
         self._group_id = request.group_id
-        self._member_id = request.member_id
+        self._member_id = member_id
         self._asked: dict[At, FetchPartition] = {
             (topic.topic_id, each.partition_index): each for topic in request.topics for each in topic.partitions
         }
@@ -266,18 +269,24 @@ def _divided(acquired: Acquired, starts: list[int], size: int) -> Iterator[Acqui
 async def acknowledge(
     node: Shares, key: ShareKey, member_id: str, batches: list[Acknowledgement], *, renews: bool
 ) -> None:
+    _check(batches, renews=renews)
     node.share_partitions.leading(key)
     served = node.share_partitions.find(key)
     if served is None:
         raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The records are not acquired: the share partition is new.")
-    last = None
-    for each in batches:
-        if last is not None and each.first <= last:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)  # they must go up
-        if not renews and AcknowledgeType.RENEW in each.types:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)  # a request that renews has to say so
-        last = each.last
     await served.acknowledge(member_id, batches)
+
+
+def _check(batches: Iterable[Acknowledgement], *, renews: bool) -> None:
+    """Refuses what no state of the partition would make right."""
+    before = -1
+    for first, last, types in batches:
+        goes_up = before <= first <= last
+        fits = len(types) == 1 or (types and len(types) == last - first + 1)
+        may_renew = renews or AcknowledgeType.RENEW not in types  # a request that renews has to say so
+        if not (goes_up and fits and may_renew and set(types) <= ACKNOWLEDGE_TYPES):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        before = last
 
 
 class _Appended:

@@ -1,12 +1,13 @@
 """ShareAcknowledge, versions 1 and 2: what a member has done with records, without fetching more.
 
-2 brought renewals. Deviations from Kafka: none known.
+2 brought renewals. Deviations from Kafka: partitions without batches are always answered, where Kafka leaves them out
+if there are no others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.security.model import Operation, Resource
@@ -14,7 +15,7 @@ from barnabas.core.share.partition import Acknowledgement
 from barnabas.core.share.records import ShareKey
 from barnabas.node.broker.leaders import current_leader
 from barnabas.node.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH
-from barnabas.node.handlers.group_protocols import require_share_protocol
+from barnabas.node.handlers.group_protocols import checked_share_member_id, require_share_protocol
 from barnabas.node.handlers.k78_share_fetch import ELSEWHERE, acknowledge
 from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
@@ -37,32 +38,38 @@ async def handle(context: RequestContext, request: ShareAcknowledgeRequest, node
     partitions = node.share_partitions
     try:
         require_share_protocol(node)
-        if request.group_id is None or not request.member_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if request.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
         if not context.may(Operation.READ, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        member_id = checked_share_member_id(request.member_id)
         if request.share_session_epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         if request.share_session_epoch == FINAL_EPOCH:
-            partitions.sessions.find(request.group_id, request.member_id)
+            partitions.sessions.find(request.group_id, member_id)
         else:
-            partitions.sessions.proceed(request.group_id, request.member_id, request.share_session_epoch)
+            partitions.sessions.proceed(request.group_id, member_id, request.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message or None)
     responses = [
         ShareAcknowledgeTopicResponse(
             topic_id=topic.topic_id,
             partitions=await _side_by_side(
-                [_acknowledge(context, request, topic.topic_id, each, node) for each in topic.partitions]
+                [_acknowledge(context, request, topic.topic_id, each, node) for each in _once(topic.partitions)]
             ),
         )
         for topic in request.topics
     ]
     if request.share_session_epoch == FINAL_EPOCH:
-        partitions.sessions.close(request.group_id, request.member_id)
-        partitions.session_ended(request.group_id, request.member_id)
+        partitions.sessions.close(request.group_id, member_id)
+        partitions.session_ended(request.group_id, member_id)
     lock_ms = partitions.settings(request.group_id).lock_duration_ms
     return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=responses)
+
+
+def _once(partitions: list[AcknowledgePartition]) -> Iterable[AcknowledgePartition]:
+    """A partition that is named again counts as it is named last."""
+    return {each.partition_index: each for each in partitions}.values()
 
 
 async def _side_by_side(answers: list[Coroutine[Any, Any, PartitionData]]) -> list[PartitionData]:
