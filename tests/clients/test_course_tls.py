@@ -76,4 +76,4 @@ def test_the_transcript_of_a_course(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "Protocol  : TLSv1.2" in shown or "TLSv1.2, Cipher is" in shown
         warned = [line for line in node.log().splitlines() if "ssl.enabled.protocols" in line]
         assert len(warned) == 1, warned
-        assert "TLSv1.1, TLSv1 is not spoken" in warned[0]
+        assert "ignoring TLSv1.1, TLSv1, which is too old" in warned[0]
