@@ -17,6 +17,9 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
+# Whoever is told of a new generation has this long to ask for its part, even with a rebalance timeout of 0.
+SYNC_MIN_MS = 500
+
 
 class Outcome(NamedTuple):
     """What has to be written because of what was done to a group."""
@@ -109,7 +112,7 @@ class Rebalance:
             member.is_new = False
             group.pending_sync.add(member.id)
         due = partial(self._sync_is_over, group, group.generation_id)
-        self._timers.schedule(("sync", group.id), group.rebalance_timeout_ms, due)
+        self._timers.schedule(("sync", group.id), max(group.rebalance_timeout_ms, SYNC_MIN_MS), due)
         return Outcome()
 
     # The assignment

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from barnabas.core.coordinator.records import CoordinatorRecord
+from barnabas.core.groups.rebalance import SYNC_MIN_MS
 from barnabas.core.groups.settings import GroupSettings
 from barnabas.core.groups.state import Phase, topics_of
 from barnabas.wire.errors import ErrorCode
@@ -24,6 +25,12 @@ def stage() -> Stage:
 
 def group_value(**fields: object) -> CoordinatorRecord:
     return CoordinatorRecord(GroupMetadataKey(group="g"), GroupMetadataValue(**fields), 3)  # type: ignore[arg-type]
+
+
+def test_a_member_with_a_rebalance_timeout_of_zero_has_time_to_sync(stage: Stage) -> None:
+    member_id = stage.join(rebalance_timeout_ms=0).result().member_id
+    stage.pass_ms(SYNC_MIN_MS - 1)
+    assert stage.sync(member_id, 1, {member_id: b"everything"}).result().error_code == 0
 
 
 def test_a_new_group_is_written_before_its_first_member_is_answered(stage: Stage) -> None:
