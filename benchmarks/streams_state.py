@@ -101,6 +101,10 @@ def main() -> None:
         shutil.rmtree(given.directory, ignore_errors=True)
     scratch = given.directory / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
+    begun = given.directory / "keys"  # which keys a batch has depends on it
+    if given.on and begun.exists() and int(begun.read_text()) != given.keys:
+        parser.error(f"the state in {given.directory} was begun with --keys {begun.read_text()}")
+    begun.write_text(str(given.keys))
     command = [sys.executable, "-m", "benchmarks.streams_state", *sys.argv[1:], "--work"]
     if given.kill_after_s:
         run_worker(command, scratch, kill_after_s=given.kill_after_s)

@@ -257,6 +257,22 @@ def test_the_test_driver_runs_a_topology_by_spark_without_a_cluster(spark: Any) 
         assert driver.store("words").get("spark") == 1
 
 
+def test_times_in_records_are_taken_by_sparks_workers(spark: Any) -> None:
+    topology = Topology()
+    by_function = topology.stream("in", value=JSON, timestamp=lambda value: value["at"])
+    by_column = topology.stream("other", value=json_serde("at long"), timestamp=col("value.at"))
+    for stream, output in ((by_function, "out"), (by_column, "other-out")):
+        stream.group_by_key().windowed_by(tumbling(10)).count().to_stream().map(
+            lambda window, count: (window.key, [window.start_ms, count])
+        ).to(output)
+    with TopologyTestDriver(topology, spark) as driver:
+        for topic in ("in", "other"):
+            for time in (3, 12, 14, 1):
+                driver.pipe_input(topic, "a", {"at": time}, timestamp_ms=1_000)
+        for output in ("out", "other-out"):
+            assert driver.read_timed_output(output) == [("a", [0, 1], 3), ("a", [10, 2], 14)]
+
+
 def test_spark_reports_the_records_that_were_read(spark: Any, stage: Any, tmp_path: Path) -> None:
     """Though none goes through the JVM: results are written where records are read, and behind a shuffle in parcels."""
     read, written = stage.topic(partitions=2), stage.topic(partitions=2)

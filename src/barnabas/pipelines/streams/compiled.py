@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.pipelines.streams.carried import send_by_value
+from barnabas.pipelines.streams.context import Headers
 from barnabas.pipelines.streams.plan import Plan, StagePlan
 
 if TYPE_CHECKING:
@@ -16,6 +17,20 @@ if TYPE_CHECKING:
     from barnabas.pipelines.streams.stage import StageFunction
 
 ROWS_HERE = 7  # few, so that even small tests see several Arrow batches
+# Topic, partition, offset, milliseconds, key, value and headers.
+GivenRecord = tuple[str, int, int, int, bytes | None, bytes | None, Headers]
+
+
+class Piped(NamedTuple):
+    """A record that is given, without a topic to be read from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 def first_stage(plan: Plan, sink: TopicSink | None) -> tuple[StageFunction, str]:
@@ -65,19 +80,17 @@ def tasks_of(spark: SparkSession) -> int:
     return max(wanted, spark.sparkContext.defaultParallelism)
 
 
-def _called(function: Any) -> Any:
+def _called(function: StageFunction) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return function(batches)  # type: ignore[no-any-return]
+        return function(batches)
 
     return stage
 
 
-def run_batch(
-    spark: SparkSession, plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str, wall_clock_ms: int
-) -> pa.Table:
-    """One batch of given records, without a query: (topic, partition, offset, timestamp in ms, key, value, headers)."""
+def run_batch(spark: SparkSession, plan: Plan, rows: list[Piped], batch: int, run: str, wall_clock_ms: int) -> pa.Table:
+    """One batch of given records, without a query."""
     frame = spark.createDataFrame(record_table(rows))
-    tasks = max(min(len({row[1] for row in rows}), spark.sparkContext.defaultParallelism), 1)
+    tasks = max(min(len({row.partition for row in rows}), spark.sparkContext.defaultParallelism), 1)
     frame = frame.coalesce(1) if tasks == 1 else frame.repartition(tasks, "partition").sortWithinPartitions("offset")
     send_by_value(plan)
     function, schema = _stage(plan, plan.stages[0], batch, run, wall_clock_ms=wall_clock_ms)
@@ -85,7 +98,7 @@ def run_batch(
     return compiled(first, plan, batch=batch, run=run, tasks=tasks, wall_clock_ms=wall_clock_ms).toArrow()
 
 
-def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str, wall_clock_ms: int) -> pa.Table:
+def run_batch_here(plan: Plan, rows: Sequence[GivenRecord], batch: int, run: str, wall_clock_ms: int) -> pa.Table:
     """The same without Spark, in this process."""
     import pyarrow as pa
 
@@ -97,7 +110,7 @@ def run_batch_here(plan: Plan, rows: list[tuple[Any, ...]], batch: int, run: str
     return pa.Table.from_batches(batches, schema=sink_schema(plan))
 
 
-def record_table(rows: list[tuple[Any, ...]]) -> pa.Table:
+def record_table(rows: Sequence[GivenRecord]) -> pa.Table:
     import pyarrow as pa
 
     from barnabas.pipelines.spark.schema import arrow_schema

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.checks import SKIP, check_co_partitioning, check_ends, fingerprint
+from barnabas.pipelines.streams.compiled import Piped, run_batch, run_batch_here
 from barnabas.pipelines.streams.errors import TopologyError
+from barnabas.pipelines.streams.plan import Plan, planned
 from barnabas.pipelines.streams.serdes import AUTO, Serde, SerdeError, read_json
 from barnabas.pipelines.streams.state.storage import LocalDirectory, Storage
 from barnabas.pipelines.streams.topology import Topology
 from barnabas.pipelines.streams.windows import Duration, milliseconds
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from barnabas.pipelines.streams.figures import Figures
@@ -67,7 +70,7 @@ class TopologyTestDriver:
                 raise TopologyError(f"topic {topic} has at least one partition, not {count}")
         check_co_partitioning(topology.graph, self._partitions)
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-topology-")
-        self._waiting: list[tuple[Any, ...]] = []  # as record_table() takes them
+        self._waiting: list[Piped] = []
         self._offsets: dict[tuple[str, int], int] = {}
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._batch = 0
@@ -109,7 +112,7 @@ class TopologyTestDriver:
             )
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
-        self._waiting.append((topic, partition, offset, timestamp_ms, key, value, tuple(headers)))
+        self._waiting.append(Piped(topic, partition, offset, timestamp_ms, key, value, tuple(headers)))
 
     def read_output(
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
@@ -228,15 +231,15 @@ class TopologyTestDriver:
         for _ in range(ROUNDS_MAX):
             if not self._waiting:
                 return self._written
-            first = [row for row in self._waiting if row[0] in tables]
-            rest = [row for row in self._waiting if row[0] not in tables]
+            first = [row for row in self._waiting if row.topic in tables]
+            rest = [row for row in self._waiting if row.topic not in tables]
             self._waiting = []
             for rows in (first, rest):  # what was piped into a global table is there for what comes after
                 if rows:
                     self._process(rows)
         raise TopologyError(f"topology {self._topology.name} writes to what it reads, and came to no end")
 
-    def _process(self, rows: list[tuple[Any, ...]]) -> None:
+    def _process(self, rows: list[Piped]) -> None:
         found = self._ran(self._plan, rows)
         self._batch += 1
         for row in found.to_pylist():
@@ -248,24 +251,28 @@ class TopologyTestDriver:
                 headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
                 self.pipe_bytes(topic, key, row["value"], timestamp_ms=time, partition=partition, headers=headers)
 
-    def _ran(self, plan: Any, rows: list[tuple[Any, ...]]) -> Any:
-        from barnabas.pipelines.streams.compiled import run_batch, run_batch_here
-
+    def _ran(self, plan: Plan, rows: list[Piped]) -> pa.Table:
         if self._spark is None:
             return run_batch_here(plan, rows, self._batch, self._run, self._wall_clock_ms)
         return run_batch(self._spark, plan, rows, self._batch, self._run, self._wall_clock_ms)
 
     @functools.cached_property
-    def _plan(self) -> Any:
+    def _plan(self) -> Plan:
         from barnabas.pipelines.streams.checkpoint import state_of
-        from barnabas.pipelines.streams.plan import planned
 
         state = state_of(LocalDirectory(Path(self._directory.name))).address
         graph = self._topology.graph
         dead, skips = self._topology.dead_letter, self._topology.on_error == SKIP
-        settings = {"skips": skips, "state_cache_bytes": self._topology.state_cache_bytes}
-        storage = Storage(synced=False)  # it goes with the driver
-        return planned(graph, self._partitions, {}, state=state, dead_letter=dead, storage=storage, **settings)
+        return planned(
+            graph,
+            self._partitions,
+            {},
+            state=state,
+            dead_letter=dead,
+            skips=skips,
+            state_cache_bytes=self._topology.state_cache_bytes,
+            storage=Storage(synced=False),  # it goes with the driver
+        )
 
 
 def json_or_text(data: bytes) -> Any:

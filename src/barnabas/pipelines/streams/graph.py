@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from barnabas.pipelines.streams.errors import TopologyError, user_place
 from barnabas.pipelines.streams.operators.operator import Operator
@@ -19,6 +19,18 @@ from barnabas.pipelines.streams.serdes import Serde
 from barnabas.pipelines.streams.windows import Windows
 
 BATCH, CHANGES = "batch", "changes"  # a key once a batch, or a row for every record that changes it
+
+
+class Facts(TypedDict, total=False):
+    """What is told of a node; the rest is as of its first input."""
+
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    keyed: bool
+    table: bool
+    windows: Windows | None
+    store_name: str | None
+    emit: str | None
 
 
 @dataclass(eq=False)
@@ -77,18 +89,19 @@ class Graph:
     named_stores: list[NamedStore] = field(default_factory=list)
     emit: str = BATCH  # what aggregates show: BATCH or CHANGES
 
-    def add(self, operator: Operator, *inputs: Node, **facts: Any) -> Node:
+    def add(self, operator: Operator, *inputs: Node, **facts: Unpack[Facts]) -> Node:
         for name in operator.stores:
             self.check_new_store(name)
         first = inputs[0] if inputs else None
         if first is not None:
-            facts = {
-                "key_serde": first.key_serde,
-                "value_serde": first.value_serde,
-                "keyed": first.keyed,
-                "table": first.table,
-                "windows": first.windows,
-            } | facts
+            above = Facts(
+                key_serde=first.key_serde,
+                value_serde=first.value_serde,
+                keyed=first.keyed,
+                table=first.table,
+                windows=first.windows,
+            )
+            facts = {**above, **facts}
         node = Node(len(self.nodes), operator, inputs, **facts)
         self.nodes.append(node)
         return node

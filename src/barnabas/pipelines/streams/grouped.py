@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Aggregate
-from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.graph import Facts, Graph, NamedStore, Node
+from barnabas.pipelines.streams.objects import Folded, Key, Value
 from barnabas.pipelines.streams.operators.aggregates import AggregateByKey, AggregateTable
 from barnabas.pipelines.streams.operators.folding import Count, Fold, Folding, Reduce, Summary
+from barnabas.pipelines.streams.operators.operator import Operator
 from barnabas.pipelines.streams.operators.sessions import AggregateBySession
 from barnabas.pipelines.streams.operators.sliding import AggregateBySlidingWindow
 from barnabas.pipelines.streams.operators.windowed import AggregateByWindow
@@ -20,6 +22,7 @@ from barnabas.pipelines.streams.windows import (
     SessionWindows,
     SlidingWindows,
     TimeWindows,
+    Windowed,
     Windows,
     session_windowed,
     time_windowed,
@@ -29,8 +32,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 V2 = TypeVar("V2")
+R = TypeVar("R")  # of the keys of tables
 
 DAY_MS = 86_400_000
+Aggregator = Callable[[Key, Value, Folded], Folded]
 
 
 class _Grouped(Generic[K, V]):
@@ -48,7 +53,7 @@ class _Grouped(Generic[K, V]):
         name = store or f"{foldings[0].kind}-store-{len(graph.nodes)}"
         key_serde = self._nodes[0].key_serde
         retention_ms = 0 if store is None else DAY_MS
-        operator: Any
+        operator: Operator
         if windows is None:
             operator, shape = AggregateByKey(name, foldings), "keys"
         elif isinstance(windows, SessionWindows):
@@ -60,8 +65,8 @@ class _Grouped(Generic[K, V]):
         else:
             operator, shape = AggregateByWindow(name, foldings, windows, retention_ms), "windows"
             key_serde = time_windowed(key_serde, windows.size_ms)
-        facts = {"keyed": True, "table": True, "windows": windows, "emit": emit}
-        node = graph.add(operator, *self._nodes, key_serde=key_serde, value_serde=AUTO, **facts)
+        facts = Facts(keyed=True, table=True, windows=windows, emit=emit, key_serde=key_serde, value_serde=AUTO)
+        node = graph.add(operator, *self._nodes, **facts)
         if windows is None:
             node.store_name = name if type(foldings[0]) is not Summary else None
         if store is not None:
@@ -69,29 +74,41 @@ class _Grouped(Generic[K, V]):
         return Table(graph, node)
 
 
-class _Foldable(_Grouped[K, V]):
+class _Foldable(_Grouped[K, V], Generic[K, V, R]):
     """`emit` says what is shown: "batch" a key once a batch, "changes" a row for every record. Without it the topology
     says so."""
 
-    def count(self, *, store: str | None = None, emit: str | None = None) -> Table[Any, int]:
+    def count(self, *, store: str | None = None, emit: str | None = None) -> Table[R, int]:
         return self._aggregated("count", [Count()], store, emit)
 
-    def reduce(
-        self, reducer: Callable[[V, V], V], *, store: str | None = None, emit: str | None = None
-    ) -> Table[Any, V]:
+    def reduce(self, reducer: Callable[[V, V], V], *, store: str | None = None, emit: str | None = None) -> Table[R, V]:
         """The reducer takes what there is and the new value."""
         return self._aggregated("reduce", [Reduce(arguments.function("reduce", reducer, "old", "new"))], store, emit)
 
+    @overload
     def aggregate(
         self,
-        initializer: Callable[[], Any] | None = None,
-        aggregator: Callable[[K, V, Any], Any] | None = None,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
         *,
-        merger: Callable[[K, Any, Any], Any] | None = None,
+        merger: Callable[[K, A, A], A] | None = None,
+        store: str | None = None,
+        emit: str | None = None,
+    ) -> Table[R, A]: ...
+    @overload
+    def aggregate(
+        self, *, store: str | None = None, emit: str | None = None, **columns: Aggregate
+    ) -> Table[R, dict[str, Any]]: ...
+    def aggregate(
+        self,
+        initializer: Any = None,
+        aggregator: Any = None,
+        *,
+        merger: Any = None,
         store: str | None = None,
         emit: str | None = None,
         **columns: Aggregate,
-    ) -> Table[Any, Any]:
+    ) -> Table[R, Any]:
         """By functions: the initial aggregate, the aggregate with a value, and for sessions two aggregates in one.
         Or by columns: `aggregate(total=col("value.amount").sum(), best=col("value.amount").max())`."""
         if columns:
@@ -107,7 +124,7 @@ class _Foldable(_Grouped[K, V]):
         return self._aggregated("aggregate", [Fold(initializer, aggregator, merger)], store, emit)
 
 
-class GroupedStream(_Foldable[K, V]):
+class GroupedStream(_Foldable[K, V, K], Generic[K, V]):
     def __init__(self, graph: Graph, node: Node) -> None:
         super().__init__(graph, [node])
 
@@ -118,14 +135,14 @@ class GroupedStream(_Foldable[K, V]):
         return CogroupedStream(self._graph, [(self._nodes[0], checked_aggregator(aggregator))])
 
 
-class WindowedStream(_Foldable[K, V]):
+class WindowedStream(_Foldable[K, V, Windowed[K]], Generic[K, V]):
     """Its tables have keys in windows: `Windowed(key, start_ms, end_ms)`."""
 
 
 class CogroupedStream(Generic[K, A]):
     """Several streams into one aggregate, each with its own aggregator."""
 
-    def __init__(self, graph: Graph, parts: list[tuple[Node, Any]], windows: Windows | None = None) -> None:
+    def __init__(self, graph: Graph, parts: list[tuple[Node, Aggregator]], windows: Windows | None = None) -> None:
         self._graph, self._parts, self._windows = graph, parts, windows
 
     def cogroup(self, other: GroupedStream[K, V2], aggregator: Callable[[K, V2, A], A]) -> CogroupedStream[K, A]:
@@ -173,23 +190,26 @@ class GroupedTable(Generic[K, V]):
         arguments.function("reduce", adder, "old", "new")
         arguments.function("reduce", subtractor, "old", "gone")
 
+        def nothing() -> Any:
+            return None
+
         def add(key: K, value: V, aggregate: V | None) -> V:
             return value if aggregate is None else adder(aggregate, value)
 
-        def subtract(key: K, value: V, aggregate: V | None) -> V | None:
+        def subtract(key: K, value: V, aggregate: V | None) -> Any:
             return None if aggregate is None else subtractor(aggregate, value)
 
-        return self.aggregate(lambda: None, add, subtract, store=store, emit=emit)
+        return self.aggregate(nothing, add, subtract, store=store, emit=emit)
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        adder: Callable[[K, V, Any], Any],
-        subtractor: Callable[[K, V, Any], Any],
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        subtractor: Callable[[K, V, A], A],
         *,
         store: str | None = None,
         emit: str | None = None,
-    ) -> Table[K, Any]:
+    ) -> Table[K, A]:
         arguments.store_name("aggregate", store)
         arguments.function("aggregate", initializer)
         for one in (adder, subtractor):
@@ -198,14 +218,14 @@ class GroupedTable(Generic[K, V]):
 
     def _aggregated(
         self,
-        initializer: Any,
-        adder: Any,
-        subtractor: Any,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        subtractor: Callable[[K, V, A], A],
         store: str | None,
         emit: str | None,
         *,
         any_order: bool = False,
-    ) -> Table[K, Any]:
+    ) -> Table[K, A]:
         arguments.store_name("aggregate", store)
         arguments.emit("aggregate", emit)
         name = store or f"aggregate-store-{len(self._graph.nodes)}"
@@ -216,17 +236,18 @@ class GroupedTable(Generic[K, V]):
         return Table(self._graph, node)
 
 
-def checked_windows(given: Any) -> Any:
-    return arguments.one_of(
-        "windowed_by", given, (TimeWindows, SlidingWindows, SessionWindows), "windows, as tumbling(60_000)"
-    )
+def checked_windows(given: Windows) -> Windows:
+    kinds = (TimeWindows, SlidingWindows, SessionWindows)
+    found: Windows = arguments.one_of("windowed_by", given, kinds, "windows, as tumbling(60_000)")
+    return found
 
 
-def checked_aggregator(given: Any) -> Any:
-    return arguments.function("cogroup", given, "key", "value", "aggregate")
+def checked_aggregator(given: Aggregator) -> Aggregator:
+    found: Aggregator = arguments.function("cogroup", given, "key", "value", "aggregate")
+    return found
 
 
-def check_merger(windows: Windows | None, merger: Any) -> None:
+def check_merger(windows: Windows | None, merger: Callable[[K, A, A], A] | None) -> None:
     if merger is not None:
         arguments.function("aggregate", merger, "key", "one", "other")
     elif isinstance(windows, SessionWindows):

@@ -7,12 +7,13 @@ can be read by Spark it is Spark that computes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Expression
-from barnabas.pipelines.streams.graph import Graph, NamedStore, Node
+from barnabas.pipelines.streams.graph import Facts, Graph, NamedStore, Node
+from barnabas.pipelines.streams.operators.operator import Joiner, Operator
 from barnabas.pipelines.streams.operators.process import Process
 from barnabas.pipelines.streams.operators.stateless import (
     Branch,
@@ -123,29 +124,29 @@ class Stream(Generic[K, V]):
     def process(self, supplier: Callable[[], Processor], *, stores: Iterable[str] = ()) -> Stream[Any, Any]:
         """By a processor: `supplier` is its class, or a function that makes one, for each partition and each batch. Its
         stores are kept by partition: where keys were changed before, repartition() brings records to theirs."""
-        return self._processed("process", supplier, stores, keyed=False, key_serde=AUTO)
+        return self._processed("process", supplier, stores, keyed=False, key_serde=AUTO, value_serde=AUTO)
 
     def process_values(self, supplier: Callable[[], Processor], *, stores: Iterable[str] = ()) -> Stream[K, Any]:
         """The same, for processors that leave keys as they are."""
-        return self._processed("process_values", supplier, stores)
+        return self._processed("process_values", supplier, stores, value_serde=AUTO)
 
-    def _processed(self, name: str, supplier: Any, stores: Iterable[str], **facts: Any) -> Stream[Any, Any]:
+    def _processed(
+        self, name: str, supplier: Callable[[], Processor], stores: Iterable[str], **facts: Unpack[Facts]
+    ) -> Stream[Any, Any]:
         arguments.function(name, supplier)
         given = [stores] if isinstance(stores, str) else list(stores)
         names = tuple(arguments.store_name(name, one) or "" for one in given)
         operator = Process(supplier, names, f"process-{len(self._graph.nodes)}", name == "process_values")
-        made = self._then(operator, value_serde=AUTO, **facts)
+        made = self._then(operator, **facts)
         self._graph.named_stores.extend(NamedStore(one, made._node, "keys") for one in names)
         return made
 
     def to(self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
         """Without serdes, records are written as they were read, and what functions made by `AUTO`."""
         arguments.topic("to", topic)
-        facts = {
-            "key_serde": arguments.optional_serde("to", key, "key", topic) or self._node.key_serde,
-            "value_serde": arguments.optional_serde("to", value, "value", topic) or self._node.value_serde,
-        }
-        self._then(Sink(topic), **facts)
+        key_serde = arguments.optional_serde("to", key, "key", topic) or self._node.key_serde
+        value_serde = arguments.optional_serde("to", value, "value", topic) or self._node.value_serde
+        self._then(Sink(topic), key_serde=key_serde, value_serde=value_serde)
 
     @overload
     def through(self, topic: str) -> Stream[K, V]: ...
@@ -227,7 +228,14 @@ class Stream(Generic[K, V]):
     ) -> Stream[K, V3]:
         return self._joined("outer_join", other, joiner, within, None)
 
-    def _joined(self, name: str, other: Any, joiner: Any, within: JoinWindows | None, key: Any) -> Stream[K, Any]:
+    def _joined(
+        self,
+        name: str,
+        other: Stream[Any, Any] | Table[Any, Any] | GlobalTable[Any, Any],
+        joiner: Joiner,
+        within: JoinWindows | None,
+        key: Callable[[K, V], Any] | None,
+    ) -> Stream[K, Any]:
         from barnabas.pipelines.streams.tables import GlobalTable, Table
 
         outer = OUTER[name]
@@ -246,7 +254,14 @@ class Stream(Generic[K, V]):
             return self._joined_table(other, joiner, outer[0])
         return self._joined_stream(name, other, joiner, within, outer)
 
-    def _joined_global(self, name: str, other: Any, joiner: Any, key: Any, left: bool) -> Stream[K, Any]:
+    def _joined_global(
+        self,
+        name: str,
+        other: GlobalTable[Any, Any],
+        joiner: Joiner,
+        key: Callable[[K, V], Any] | None,
+        left: bool,
+    ) -> Stream[K, Any]:
         if key is None:
             raise TopologyError(
                 f"{name}() with a global table needs key=, a function of key and value that gives the table's key"
@@ -256,7 +271,7 @@ class Stream(Generic[K, V]):
         selector = arguments.function_or_column(name, arguments.without_context(name, key))
         return self._then(JoinStreamGlobal(other.store_name, selector, joiner, left), value_serde=AUTO)
 
-    def _joined_table(self, other: Any, joiner: Any, left: bool) -> Stream[K, Any]:
+    def _joined_table(self, other: Table[Any, Any], joiner: Joiner, left: bool) -> Stream[K, Any]:
         from barnabas.pipelines.streams.tables import materialized
 
         graph = self._graph
@@ -267,7 +282,12 @@ class Stream(Generic[K, V]):
         return Stream(graph, node)
 
     def _joined_stream(
-        self, name: str, other: Any, joiner: Any, within: Any, outer: tuple[bool, bool]
+        self,
+        name: str,
+        other: Stream[Any, Any],
+        joiner: Joiner,
+        within: JoinWindows | None,
+        outer: tuple[bool, bool],
     ) -> Stream[K, Any]:
         if not isinstance(within, JoinWindows):
             said = "" if within is None else f", not {within!r}"
@@ -279,5 +299,5 @@ class Stream(Generic[K, V]):
         join = JoinStreams(f"join-{number}", joiner, within, outer)
         return Stream(graph, graph.add(join, mine, theirs, value_serde=AUTO))
 
-    def _then(self, operator: Any, **facts: Any) -> Stream[Any, Any]:
+    def _then(self, operator: Operator, **facts: Unpack[Facts]) -> Stream[Any, Any]:
         return Stream(self._graph, self._graph.add(operator, self._node, **facts))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from barnabas.pipelines.streams import arguments
 from barnabas.pipelines.streams.errors import TopologyError
 from barnabas.pipelines.streams.expressions import Expression
-from barnabas.pipelines.streams.graph import GlobalNode, Graph, NamedStore, Node
+from barnabas.pipelines.streams.graph import Facts, GlobalNode, Graph, NamedStore, Node
 from barnabas.pipelines.streams.operators.aggregates import GroupTable
 from barnabas.pipelines.streams.operators.foreign_key import JoinByForeignKey, Subscribe
+from barnabas.pipelines.streams.operators.operator import Joiner, Operator
 from barnabas.pipelines.streams.operators.stateless import Filter, MapValues, Repartition, ToStream
 from barnabas.pipelines.streams.operators.suppress import Suppress, SuppressForTime
 from barnabas.pipelines.streams.operators.tables import JoinTables, Materialize, TableSource
@@ -131,7 +133,7 @@ class Table(Generic[K, V]):
     ) -> Table[K, V3]:
         return self._joined_by("left_join_by", other, foreign_key, joiner, store)
 
-    def _joined(self, name: str, other: Table[K, Any], joiner: Any, store: str | None) -> Table[K, Any]:
+    def _joined(self, name: str, other: Table[K, Any], joiner: Joiner, store: str | None) -> Table[K, Any]:
         self._check_join(name, other, joiner, store)
         graph, (left, right) = self._graph, OUTER[name]
         stage = max(self._node.stage, other._node.stage)
@@ -144,7 +146,7 @@ class Table(Generic[K, V]):
         return Table(graph, named(graph, graph.add(join, mine, theirs, value_serde=AUTO), store))
 
     def _joined_by(
-        self, name: str, other: Table[Any, Any], foreign_key: Any, joiner: Any, store: str | None
+        self, name: str, other: Table[Any, Any], foreign_key: Any, joiner: Joiner, store: str | None
     ) -> Table[K, Any]:
         self._check_join(name, other, joiner, store)
         foreign_key = arguments.function_of_value(name, arguments.without_context(name, foreign_key))
@@ -162,17 +164,18 @@ class Table(Generic[K, V]):
             join, there, other._node, table=False, keyed=False, key_serde=self._node.key_serde, value_serde=AUTO
         )
         back = graph.add(Repartition(), results, keyed=True)
-        return Table(graph, tabled(graph, back, TableSource, store, quiet=True))
+        return Table(graph, tabled(graph, back, functools.partial(TableSource, quiet=True), store))
 
-    def _check_join(self, name: str, other: Any, joiner: Any, store: Any) -> None:
+    def _check_join(self, name: str, other: object, joiner: Joiner, store: str | None) -> None:
         if isinstance(other, Stream):
             raise TopologyError(f"{name}() of a table takes a table, not a stream: to_table() makes one of it")
         arguments.one_of(name, other, Table, "a table")
+        assert isinstance(other, Table)
         arguments.of_this_topology(name, self._graph, other._graph)
         arguments.function(name, joiner, "left", "right")
         arguments.store_name(name, store)
 
-    def _then(self, name: str, operator: Any, store: str | None, **facts: Any) -> Table[Any, Any]:
+    def _then(self, name: str, operator: Operator, store: str | None, **facts: Unpack[Facts]) -> Table[Any, Any]:
         arguments.store_name(name, store)
         return Table(self._graph, named(self._graph, self._graph.add(operator, self._node, **facts), store))
 
@@ -185,10 +188,10 @@ class GlobalTable(Generic[K, V]):
         self.store_name = node.store_name
 
 
-def tabled(graph: Graph, node: Node, kind: Any, store: str | None, **settings: Any) -> Node:
+def tabled(graph: Graph, node: Node, kind: Callable[[str], Operator], store: str | None) -> Node:
     """A table with a store of its own behind a node."""
     name = store or f"table-{len(graph.nodes)}"
-    made = graph.add(kind(name, **settings), node, table=True, store_name=name)
+    made = graph.add(kind(name), node, table=True, store_name=name)
     if store is not None:
         graph.named_stores.append(NamedStore(store, made, "keys"))
     return made

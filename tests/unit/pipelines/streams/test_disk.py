@@ -107,6 +107,17 @@ def test_a_snapshot_adds_the_files_that_are_new_and_old_ones_are_removed(filled:
     assert not first.items() & files(filled).items()  # compacted, and no snapshot that is kept has them
 
 
+def test_a_database_of_a_snapshot_has_the_filters_that_the_first_one_had(filled: PartitionState) -> None:
+    """Without them every key that is not there is looked for in the files of all levels."""
+    after = on_disk(Path(filled.directory.address))
+    after.load(1)
+    for state in (filled, after):
+        assert state.tables is not None
+        log = (state.tables.directory / "LOG").read_text()
+        assert "filter_policy: bloomfilter" in log
+        assert "filter_policy: nullptr" not in log
+
+
 @pytest.mark.parametrize("how", ["damaged", "missing", "short"])
 def test_a_file_that_is_not_whole_is_told_by_name_and_the_version_before_it_stands_in(
     filled: PartitionState, how: str, caplog: pytest.LogCaptureFixture

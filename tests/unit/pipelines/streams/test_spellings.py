@@ -180,9 +180,12 @@ def test_a_topology_that_writes_to_what_it_reads_comes_to_its_end() -> None:
 def test_a_type_checker_finds_nothing_here_and_mistakes_elsewhere(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "from barnabas.streams import STRING, Topology\n"
+        "from barnabas.streams import STRING, Topology, tumbling\n"
         "lines = Topology().stream('in', value=STRING)\n"
         "reveal_type(lines.map_values(len))\n"
+        "grouped = lines.group_by_key()\n"
+        "reveal_type(grouped.count())\n"
+        "reveal_type(grouped.windowed_by(tumbling(5)).aggregate(int, lambda key, value, total: total + len(value)))\n"
         "lines.map_values(str.upper).filter(lambda key, value: value.upper() == 'A').to(3)\n"
         "lines.map_values(len).map_values(str.upper)\n"
         "lines.join(lines, lambda one, other: one)\n"
@@ -194,6 +197,10 @@ def test_a_type_checker_finds_nothing_here_and_mistakes_elsewhere(tmp_path: Path
     ).stdout.splitlines()
     told = [line.partition(": ")[2].partition("  [")[0] for line in found if "wrong.py" in line]
     assert told[0].endswith('Stream[str, int]"') or told[0].endswith('Stream[builtins.str, builtins.int]"')
+    plain = [line.replace("builtins.", "") for line in told]
+    assert plain[1].endswith('Table[str, int]"')
+    assert "Windowed[str]" in plain[2]
+    assert plain[2].endswith('], int]"')
     for said in (
         'error: Argument 1 to "to" of',
         'error: Argument 1 to "map_values" of',

@@ -31,9 +31,10 @@ Beginning = tuple[int, str, Key]  # a row by the time since which it is held
 
 
 @dataclass
-class Suppress(Operator):
+class Held(Operator):
+    """Rows that are held back, in a store, and stream time beside it."""
+
     store_name: str
-    grace_ms: int
     kind = "suppress"
     sees_changes = True
     several_rows = True
@@ -43,6 +44,11 @@ class Suppress(Operator):
 
     def shapes(self) -> dict[str, str]:
         return dict(zip(self.stores, (KEYS, CLOCK), strict=True))
+
+
+@dataclass
+class Suppress(Held):
+    grace_ms: int
 
     def detail(self) -> str:
         return f"until windows close, grace {self.grace_ms} ms"
@@ -86,21 +92,11 @@ class Suppress(Operator):
 
 
 @dataclass
-class SuppressForTime(Operator):
+class SuppressForTime(Held):
     """`max_records` are held at most: with one more, the oldest is shown."""
 
-    store_name: str
     limit_ms: int
     max_records: int | None
-    kind = "suppress"
-    sees_changes = True
-    several_rows = True
-
-    def __post_init__(self) -> None:
-        self.stores = (self.store_name, times_of(self.store_name))
-
-    def shapes(self) -> dict[str, str]:
-        return dict(zip(self.stores, (KEYS, CLOCK), strict=True))
 
     def detail(self) -> str:
         most = "" if self.max_records is None else f", at most {self.max_records} rows"

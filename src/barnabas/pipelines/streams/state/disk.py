@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 BLOCK_CACHE_BYTES = 32 << 20  # of a process
 BLOCK_BYTES = 16 << 10
 WRITE_BUFFER_BYTES = 16 << 20
-OPEN_FILES_MAX = 64
+OPEN_FILES_MAX = 128  # with filters of some 80 million keys
+OPEN_FILES_SHARD_BITS = 2
 ENTRY_OVERHEAD_BYTES = 200  # of a key and a value in a dictionary, beside twice what they have pickled
 SAMPLES = 32
 PREFIX = "barnabas-state-"
@@ -242,9 +243,11 @@ def _opened(directory: Path) -> Rdict:
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_table_cache_num_shard_bits(OPEN_FILES_SHARD_BITS)  # with more of them, two files may keep one place
     options.set_compression_type(DBCompressionType.lz4())
     options.set_keep_log_file_num(1)
-    return Rdict(str(directory), options)
+    # Named, or those that a database of a snapshot has noted would count instead, which have neither filter nor cache.
+    return Rdict(str(directory), options, column_families={"default": options})
 
 
 def _without_log() -> Any:
