@@ -272,7 +272,7 @@ class PartitionsStory(Story):
     async def _start_over(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         """As a follower does whose leader has later offsets only."""
         offset = log.log_end_offset + self.random.randint(1, 50)
-        history.truncated(log.log_start_offset)
+        history.truncated(0)
         history.log_start_offset = offset
         log.truncate_fully_and_start_at(offset, now_ms=self.now_ms)
         await dirs.sync(log)
