@@ -17,9 +17,10 @@ from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory.checkpoints import TopicPartition
 from barnabas.node.storage.directory.log_dir import NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log import Appended, PartitionLog
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.placing import Appended
 from barnabas.node.storage.producer_state import (
     ABORT_MARKER,
     COMMIT_MARKER,

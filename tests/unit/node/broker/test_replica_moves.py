@@ -14,8 +14,9 @@ from barnabas.node.broker.replica_moves import Copy
 from barnabas.node.storage.directory.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from barnabas.node.storage.directory.log_dir import NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log import Appended, PartitionLog
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.placing import Appended
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.uuids import Uuid
 
