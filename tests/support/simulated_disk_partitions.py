@@ -17,9 +17,10 @@ from barnabas.node.storage.cleaning.cleaner import Cleaner, CleanerSettings
 from barnabas.node.storage.directory.checkpoints import TopicPartition
 from barnabas.node.storage.directory.log_dir import NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log import Appended, PartitionLog
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.placing import Appended
 from barnabas.node.storage.producer_state import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -272,7 +273,7 @@ class PartitionsStory(Story):
     async def _start_over(self, dirs: LogDirs, log: PartitionLog, history: History) -> None:
         """As a follower does whose leader has later offsets only."""
         offset = log.log_end_offset + self.random.randint(1, 50)
-        history.truncated(log.log_start_offset)
+        history.truncated(0)
         history.log_start_offset = offset
         log.truncate_fully_and_start_at(offset, now_ms=self.now_ms)
         await dirs.sync(log)

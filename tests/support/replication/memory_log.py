@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from barnabas.node.storage.leader_epochs import LeaderEpochs
-from barnabas.node.storage.log import Appended
 from barnabas.node.storage.log_config import LogConfig
+from barnabas.node.storage.placing import Appended
 from barnabas.wire.batch import Record, build_batch, iterate_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
 

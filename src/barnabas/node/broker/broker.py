@@ -67,11 +67,7 @@ class Broker:
         self.topic_configs = TopicConfigs(config)
         self.config = self.topic_configs.broker(self.image)
         self.metadata_cache = MetadataCache(self.node_id, cluster_id)
-        self.fetch_sessions = FetchSessions(
-            self.config.max_incremental_fetch_session_cache_slots,
-            clock,
-            max_partitions=self.config.barnabas_fetch_session_max_partitions,
-        )
+        self.fetch_sessions = make_fetch_sessions(self.config, clock)
         self.producer_ids = ProducerIds(life.allocate_producer_ids)
         self.automatic_topics = AutomaticTopics(self.controller, lambda: self.config, clock)
         self.recompression = Recompression()
@@ -218,3 +214,8 @@ def intervals(config: BrokerConfig) -> Intervals:
         flush_check_ms=min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS),
         producer_id_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
     )
+
+
+def make_fetch_sessions(config: BrokerConfig, clock: Callable[[], int]) -> FetchSessions:
+    slots = config.max_incremental_fetch_session_cache_slots
+    return FetchSessions(slots, clock, max_partitions=config.barnabas_fetch_session_max_partitions)

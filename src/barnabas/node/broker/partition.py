@@ -26,9 +26,10 @@ from barnabas.node.requests import Region
 from barnabas.node.storage.admission import Opening
 from barnabas.node.storage.directory.background import IndexBeingRepaired
 from barnabas.node.storage.directory.log_dirs import LogDirs
-from barnabas.node.storage.log import Appended, PartitionLog
+from barnabas.node.storage.log import PartitionLog
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.placing import Appended
 from barnabas.wire.batch import iterate_batches
 from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError

@@ -165,7 +165,7 @@ class ReplicaMoves:
         if future is None:
             topic_id = partition.topic_id
             future = await self._log_dirs.create_future(source, directory, topic_id, now_ms=self._clock())
-        copy = Copy(partition, source, future, self._clock)
+        copy = Copy(partition, source, future, self._log_dirs, self._clock)
         await copy.catch_up(self._throttle)
         await directory.sync(future)
         await copy.catch_up(self._throttle)
@@ -204,17 +204,29 @@ class ReplicaMoves:
 
 class Copy:
     def __init__(
-        self, partition: Partition, source: PartitionLog, future: PartitionLog, clock: Callable[[], int]
+        self,
+        partition: Partition,
+        source: PartitionLog,
+        future: PartitionLog,
+        log_dirs: LogDirs,
+        clock: Callable[[], int],
     ) -> None:
         self._partition = partition
         self._source = source
         self._future = future
+        self._log_dirs = log_dirs
         self._clock = clock
+        self._was_cut = False  # and that is not surely on the disk
 
     async def catch_up(self, throttle: BrokerThrottle) -> None:
         """Until no more is missing than can be copied in one turn. All moves together keep the rate."""
-        while self._align() and self._missing_bytes() > LAST_BYTES:
-            if rest_s := throttle.rest_s:
+        while self._align() or self._was_cut:
+            if self._was_cut:
+                self._was_cut = False
+                await self._log_dirs.settle_cut(self._future)
+            elif self._missing_bytes() <= LAST_BYTES:
+                break
+            elif rest_s := throttle.rest_s:
                 await asyncio.sleep(min(rest_s, THROTTLED_S))
             else:
                 throttle.record(await self._step())
@@ -248,12 +260,13 @@ class Copy:
             future.config = source.config
         now_ms = self._clock()
         epoch, end_offset = source.end_offset_for_epoch(future.epochs.latest)
-        if epoch >= 0 and end_offset < future.log_end_offset:
+        end_offset = min(end_offset if epoch >= 0 else source.log_end_offset, source.log_end_offset)
+        if end_offset < future.log_end_offset:
             future.truncate_to(end_offset, now_ms=now_ms)
-        if future.log_end_offset > source.log_end_offset:
-            future.truncate_to(source.log_end_offset, now_ms=now_ms)
+            self._was_cut = True
         if source.log_start_offset > future.log_end_offset:
             future.truncate_fully_and_start_at(source.log_start_offset, now_ms=now_ms)
+            self._was_cut = True
         elif source.log_start_offset > future.log_start_offset:
             future.advance_log_start_offset(source.log_start_offset)
         return future.log_end_offset < source.log_end_offset
@@ -273,6 +286,6 @@ class Copy:
             chunk = await asyncio.get_running_loop().run_in_executor(None, read)
         finally:
             os.close(fd)
-        if self._align():
+        if self._align() and not self._was_cut:
             future.append_as_follower(chunk, now_ms=self._clock())
         return len(chunk)

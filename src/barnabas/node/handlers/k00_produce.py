@@ -32,7 +32,7 @@ from barnabas.node.broker.waiting import PendingAcknowledgement, WaitingProduce
 from barnabas.node.item_faults import item_error
 from barnabas.node.requests import RequestContext
 from barnabas.node.storage.admission import Opening, RecordsRefused, TooMuchAtOnce, single_batch
-from barnabas.node.storage.log import Appended
+from barnabas.node.storage.placing import Appended
 from barnabas.node.storage.producer_state import Verification
 from barnabas.node.turns import Turn, in_turns
 from barnabas.wire.batch import (

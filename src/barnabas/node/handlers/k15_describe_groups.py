@@ -31,6 +31,7 @@ SAYS_NOT_FOUND = 6
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest, node: Groups) -> DescribeGroupsResponse:
     groups: dict[str, DescribedGroup] = {}
+    sizes: dict[str, int] = {}
     async for group_id in in_turns(dict.fromkeys(request.groups)):
         try:
             context.authorize(Operation.DESCRIBE, Resource.group(group_id))
@@ -40,7 +41,7 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest, node: 
         except KafkaError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code)
         groups[group_id] = described
-    sizes = {group_id: _size(described) for group_id, described in groups.items()}
+        sizes[group_id] = _size(described) if described.members else 0
     if sum(map(sizes.__getitem__, request.groups)) > BYTES_AT_ONCE:
         await next_turn()
     return DescribeGroupsResponse(groups=[groups[group_id] for group_id in request.groups])

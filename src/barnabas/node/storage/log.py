@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from barnabas.node.storage.admission import Opening, admit
 from barnabas.node.storage.directory.background import Abortable, Background, Foreground, IndexBeingRepaired
@@ -24,7 +24,7 @@ from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_flushes import LogFlushes
 from barnabas.node.storage.origin import Origin
-from barnabas.node.storage.placing import place_own, place_replicated, placed_at, with_append_time
+from barnabas.node.storage.placing import Appended, place_own, place_replicated, placed_at, with_append_time
 from barnabas.node.storage.producer_state import DEFAULT_EXPIRATION_MS, ActiveProducer, ProducerState
 from barnabas.node.storage.recovery.index_rebuild import Rebuilt, rebuild
 from barnabas.node.storage.recovery.producer_replay import load_producers
@@ -70,16 +70,6 @@ def changing(method: Callable[Concatenate[PartitionLog, P], T]) -> Callable[Conc
             raise log._failed(error) from error
 
     return change
-
-
-class Appended(NamedTuple):
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    size: int
-    duplicate: bool = False
-    flush_due: bool = False  # `flush.messages` asks for a sync before the answer
 
 
 class PartitionLog:

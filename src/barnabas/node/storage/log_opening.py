@@ -99,6 +99,9 @@ def open_log(
         log.segments.suspect_transaction_indexes(below=known_from)
     log.flushes.recovery_point = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     report_losses(log, recovery_point, recovered)
+    if recovered is not None and recovered.has_holes:
+        # Were the topic no longer compacted at the next start, the log would be taken to end before the first of them.
+        log.flush(now_ms=now_ms)
     return log
 
 

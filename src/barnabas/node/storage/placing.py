@@ -1,12 +1,25 @@
-"""The batches of an append that no client sent, with their offsets: a coordinator's own, or a leader's."""
+"""What an append has done, and the batches of one that no client sent, with their offsets: a coordinator's own, or a
+leader's."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from barnabas.node.storage.producer_state import ProducerState
 from barnabas.node.storage.recovery import recovery
 from barnabas.node.storage.segment.segment import Placed
 from barnabas.wire.batch import CONTROL_FLAG, BatchHeader, iterate_batches, set_timestamp, validate
 from barnabas.wire.errors import ErrorCode, KafkaError
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    size: int
+    duplicate: bool = False
+    flush_due: bool = False  # `flush.messages` asks for a sync before the answer
 
 
 def with_append_time(view: memoryview, now_ms: int) -> memoryview:

@@ -23,8 +23,8 @@ from barnabas.core.coordinator.records import CoordinatorRecord
 from barnabas.core.coordinator.runtime import Append, Shard, ShardRuntime, append_error
 from barnabas.node.broker.partition import Partition
 from barnabas.node.storage.directory.background import when_repaired
-from barnabas.node.storage.log import Appended
 from barnabas.node.storage.origin import Origin
+from barnabas.node.storage.placing import Appended
 from barnabas.wire.batch import Record, build_batch, compiled_records, decode_records
 from barnabas.wire.errors import ErrorCode, KafkaError
 

@@ -250,23 +250,25 @@ class LogDirs:
         return wanted or min(counts, key=counts.__getitem__)
 
     async def truncate(self, log: PartitionLog, offset: int, *, now_ms: int) -> bool:
-        """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended.
+        """Keep what is below `offset`; False if there was nothing behind it. Until it is done nothing is appended."""
+        if offset < log.log_start_offset:
+            await self.dir_of(log).start_deletion.idle()  # the names of deleted segments may be needed again
+        if not log.truncate_to(offset, now_ms=now_ms):
+            return False
+        await self.settle_cut(log)
+        return True
 
-        The cut is on the disk then: otherwise a crash might undo it and keep what was appended behind it. So is the
+    async def settle_cut(self, log: PartitionLog) -> None:
+        """What was cut off stays so: otherwise a crash might undo it and keep what was appended behind it. So does the
         recovery point: one above the end would spare what is appended next from being looked at.
         """
         directory = self.dir_of(log)
-        if offset < log.log_start_offset:
-            await directory.start_deletion.idle()  # the names of deleted segments may be needed again
-        if not log.truncate_to(offset, now_ms=now_ms):
-            return False
         await directory.sync(log)
         try:
             await directory.write_checkpoints()
         except OSError as error:
             directory.failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
-        return True
 
     # -- durability
 

@@ -59,9 +59,8 @@ class StartDeletion:
                 self._asked.clear()
                 await self._directory.write_log_starts()
                 for log, written in starts.items():
-                    start = min(written, log.log_start_offset)  # a truncation may have moved it back meanwhile
-                    log.flushes.start_on_disk = start
-                    await self._delete(log, start)
+                    log.flushes.start_on_disk = min(written, log.log_start_offset)
+                    await self._delete(log, written)
         except OSError as error:
             self._directory.failed(error)
         finally:
@@ -70,7 +69,11 @@ class StartDeletion:
 
     async def _delete(self, log: PartitionLog, start: int) -> None:
         run = self._directory.flusher.run
-        while not (log.offline or self._stopping) and (segments := log.give_up_segments(start, SEGMENTS_AT_ONCE)):
+        while not (log.offline or self._stopping):
+            start = min(start, log.log_start_offset)  # where a truncation has moved it back, other records are
+            segments = log.give_up_segments(start, SEGMENTS_AT_ONCE)
+            if not segments:
+                break
             # A look into a directory from which files are just removed would wait for its disk, and the loop with it.
             repeats = log.had_replaced_segments
             names = [segment.mark_deleted(may_repeat=repeats) for segment in segments]

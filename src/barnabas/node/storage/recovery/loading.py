@@ -135,12 +135,15 @@ class Loading:
                 (directory.future_logs if replica.is_future else directory.logs)[replica.key] = log
                 if not found.knows_points:
                     directory.flush_later(log)
-                stale = stale or log.recovery_point < job.recovery_point
+                moved = log.recovery_point - job.recovery_point
+                # Where no recovery points are known, none is written before all logs are flushed.
+                stale = stale or moved < 0 or (moved > 0 and found.knows_points and not directory.was_clean)
                 if time.monotonic() > self._turn_ends:
                     await asyncio.sleep(0)
                     self._turn_ends = time.monotonic() + TURN_S
             directory.look_for_lost_transaction_indexes()
-            if stale:  # what is appended next must not seem to be on the disk already
+            # What is appended next must not seem to be on the disk already, and holes lie below the recovery point.
+            if stale:
                 await directory.write_checkpoints()
         except OSError as error:
             directory.failed(error)

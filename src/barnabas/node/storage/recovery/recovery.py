@@ -81,6 +81,7 @@ class Recovered(NamedTuple):
     cut: str = ""  # why the log ends there, if something was removed
     damage: str = ""  # what is damaged and was left as it is
     windows: Sequence[Window] = ()  # what clients may send again
+    has_holes: bool = False  # above the recovery point, in a log in which compaction may have made them
 
 
 def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -193,6 +194,7 @@ class Scanner:
         self.scanned_bytes = 0
         self.truncated_bytes = 0
         self.cut = self.damage = ""
+        self.has_holes = False
 
     def file(self, base_offset: int, suffix: str) -> PooledFile:
         return PooledFile(self.handles, self.job.directory, offset_name(base_offset, suffix))
@@ -221,9 +223,13 @@ class Scanner:
         is of segments that were deleted, of which an older one has come back."""
         may_leap = not self.job.continuous or self.end_offset < self.job.recovery_point
         if base_offset == self.end_offset or (base_offset > self.end_offset and may_leap):
+            self._note_hole(base_offset)
             return True
         self.cut = f"the segment at {base_offset} does not follow on offset {self.end_offset}"
         return False
+
+    def _note_hole(self, next_offset: int) -> None:
+        self.has_holes = self.has_holes or next_offset > self.end_offset >= self.job.recovery_point
 
     def _problem(self, base_offset: int, header: BatchHeader, view: memoryview, at: int) -> str:
         """Why a batch cannot come next in a segment, "" if it can."""
@@ -274,6 +280,7 @@ class Scanner:
                     self.damage = f"{log.name} is damaged at position {position}: {problem}"
                     valid = position + header.size
                     continue
+                self._note_hole(header.base_offset)
                 last_offset = header.last_offset
                 if header.max_timestamp > max_timestamp:
                     max_timestamp, max_at = header.max_timestamp, last_offset
@@ -337,9 +344,16 @@ def recover(job: Job) -> Recovered:
     if end_offset > job.log_start_offset:
         scanner.producers.take_snapshot()
     scanner.epochs.truncate_from_end(end_offset)
-    epochs = scanner.epochs.entries()
-    scanned, truncated = scanner.scanned_bytes, scanner.truncated_bytes
-    return Recovered(end_offset, scanned, truncated, epochs, scanner.cut, scanner.damage, scanner.producers.windows())
+    return Recovered(
+        end_offset,
+        scanner.scanned_bytes,
+        scanner.truncated_bytes,
+        scanner.epochs.entries(),
+        scanner.cut,
+        scanner.damage,
+        scanner.producers.windows(),
+        scanner.has_holes,
+    )
 
 
 def remove_segments(directory: str, bases: list[int]) -> int:

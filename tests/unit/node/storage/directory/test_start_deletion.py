@@ -161,6 +161,30 @@ def test_between_a_few_segments_there_is_a_pause_until_somebody_waits_for_the_en
     run(scenario)
 
 
+def test_records_that_come_below_the_former_start_are_not_taken_for_deleted_ones(
+    tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is begun anew at a lower offset while its deletion pauses."""
+    monkeypatch.setattr(removals, "PAUSE_MAX_S", 60.0)
+    monkeypatch.setattr(removals, "BACKLOG_S", 6000.0)
+
+    async def scenario() -> None:
+        dirs = await opened(tmp_path)
+        [log] = await filled(dirs, batch, segments=40)
+        log.advance_log_start_offset(400)
+        await until(lambda: names(tmp_path / "orders-0")[0] > 0)
+        await dirs.sync(log)
+        log.truncate_fully_and_start_at(25)
+        for _ in range(10):
+            log.append(batch(10), leader_epoch=1, now_ms=NOW_MS)
+        await dirs.dirs[0].start_deletion.idle()
+        assert names(tmp_path / "orders-0") == list(range(25, 125, 10))
+        assert (log.log_start_offset, log.log_end_offset) == (25, 125)
+        await dirs.close(clean=True)
+
+    run(scenario)
+
+
 def test_what_a_stop_interrupts_goes_after_the_next_start(tmp_path: Path, batch: Build) -> None:
     async def scenario() -> None:
         dirs = await opened(tmp_path)

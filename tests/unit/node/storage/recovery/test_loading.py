@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from barnabas.wire.uuids import Uuid
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig()
+Build = Callable[..., bytearray]
 
 
 def replica(number: int) -> OnDisk:
@@ -73,3 +75,45 @@ def test_every_directory_has_as_many_processes_as_are_configured(
 
     asyncio.run(scenario())
     assert [process.returncode for process in started] == [0] * 4
+
+
+async def loaded(path: Path, config: LogConfig) -> LogDirs:
+    dirs = LogDirs([path])
+    dirs.identify("cluster", 1)
+    dirs.begin()
+    await dirs.load(lambda topic: config, now_ms=NOW_MS)
+    return dirs
+
+
+@pytest.mark.parametrize("in_child", [False, True])
+def test_what_lies_behind_a_hole_of_a_compacted_log_stays_when_it_is_compacted_no_more(
+    in_child: bool, tmp_path: Path, batch: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash loses a segment's records and not the next one's. It could as well be compaction's hole, so what follows
+    stays; and so it does after another crash, though then the log is known to have no such holes."""
+    monkeypatch.setattr(loading, "INLINE_LOGS", 0 if in_child else 10)
+    kept = LogConfig(segment_bytes=len(batch(10)))
+    compacted = LogConfig(segment_bytes=len(batch(10)), cleanup_policy=("compact",))
+
+    async def scenario() -> None:
+        dirs = await loaded(tmp_path, kept)
+        [log] = await dirs.create_partitions([NewPartition("orders", 0, Uuid(bytes(16)), compacted)], now_ms=NOW_MS)
+        for _ in range(5):
+            log.append(batch(10), leader_epoch=0, now_ms=NOW_MS)
+        await dirs.close(clean=False)
+        (tmp_path / "orders-0" / f"{20:020d}.log").write_bytes(b"")
+
+        dirs = await loaded(tmp_path, compacted)
+        found = dirs.get("orders", 0)
+        assert found is not None
+        assert (found.log_end_offset, found.recovery_point) == (50, 50)
+        await dirs.close(clean=False)
+
+        dirs = await loaded(tmp_path, kept)
+        found = dirs.get("orders", 0)
+        assert found is not None
+        assert [segment.base_offset for segment in found.segments] == [0, 10, 20, 30, 40]
+        assert (found.log_end_offset, len(found.read(30, 1 << 20))) == (50, len(batch(10)))
+        await dirs.close(clean=False)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
