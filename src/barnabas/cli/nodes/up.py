@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.cli.errors import UsageError
+from barnabas.cli.nodes.local_cluster import CLUSTER_FILE, EVERY_INTERFACE, PORT_MAX
 from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
-EVERY_INTERFACE = ("0.0.0.0", "::", "*")
-PORT_MAX = 65535
 
 
 def run(arguments: list[str]) -> int:
@@ -37,8 +37,10 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="any key of Kafka's server.properties"
     )
-    parser.add_argument("--brokers", type=int, default=0, help="a cluster of so many brokers, each a process")
-    parser.add_argument("--controllers", type=int, default=0, help="controllers of their own beside the brokers")
+    parser.add_argument("--brokers", type=_at_least(1), default=1, help="a cluster of so many brokers, each a process")
+    parser.add_argument(
+        "--controllers", type=_at_least(0), default=0, help="controllers of their own beside the brokers"
+    )
     parser.add_argument(
         "--secure", action="store_true", help="with TLS, SCRAM and access control; a file tells what clients need"
     )
@@ -49,8 +51,11 @@ def run(arguments: list[str]) -> int:
     if options.brokers > 1 or options.controllers:
         from barnabas.cli.nodes.up_cluster import run as run_cluster
 
-        options.brokers = max(options.brokers, 1)
         return run_cluster(options)
+    if options.racks:
+        raise UsageError("--racks is for a cluster: say with --brokers how many nodes it has.")
+    if (Path(options.data_dir) / CLUSTER_FILE).exists():
+        raise UsageError(f"{options.data_dir} holds a cluster of several nodes: start it with --brokers.")
     host = "" if options.host in EVERY_INTERFACE else options.host
     controller_port = options.controller_port
     if controller_port is None:
@@ -109,3 +114,12 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to {PORT_MAX}")
     return int(text)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {least} on")
+        return int(text)
+
+    return count
