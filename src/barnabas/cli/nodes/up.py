@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.cli.errors import UsageError
-from barnabas.cli.nodes.local_cluster import CLUSTER_FILE, EVERY_INTERFACE, PORT_MAX
+from barnabas.cli.nodes.local_cluster import CLUSTER_FILE, EVERY_INTERFACE, PORT_MAX, free_ports
 from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
@@ -57,6 +57,8 @@ def run(arguments: list[str]) -> int:
     if (Path(options.data_dir) / CLUSTER_FILE).exists():
         raise UsageError(f"{options.data_dir} holds a cluster of several nodes: start it with --brokers.")
     host = "" if options.host in EVERY_INTERFACE else options.host
+    if options.secure and not options.port:
+        options.port = free_ports(options.host, 1, first=0)  # clients are told of it before the node is up
     controller_port = options.controller_port
     if controller_port is None:
         controller_port = options.port + 1 if _is_free(options.host, options.port + 1) else 0
@@ -96,7 +98,8 @@ def _secured(properties: dict[str, str], host: str, port: int) -> dict[str, str]
     except (ConfigError, OSError) as error:
         raise UsageError(str(error)) from error
     print(f"Clients need what is in {client_file}, for instance:")
-    print(f"  kafka-topics --bootstrap-server localhost:{port} --command-config {client_file} --list")
+    address = f"{'localhost' if host in EVERY_INTERFACE else host}:{port}"
+    print(f"  kafka-topics --bootstrap-server {address} --command-config {client_file} --list")
     return properties
 
 
