@@ -344,6 +344,13 @@ def test_a_single_node_does_not_start_in_the_directory_of_a_cluster(tmp_path: Pa
     assert (code, said) == (1, f"barnabas up: {tmp_path} holds a cluster of several nodes: start it with --brokers.\n")
 
 
+def test_a_node_that_was_secured_says_that_it_is_so_no_more(tmp_path: Path) -> None:
+    (tmp_path / "data-security").mkdir()
+    with up(tmp_path / "data") as program:
+        told = f"{tmp_path / 'data'} was started with --secure before; without it anybody may read and write."
+        assert program.err == f"barnabas up: {told}\n"
+
+
 def test_a_cluster_on_every_interface_takes_free_ports_and_advertises_the_name_of_the_machine(tmp_path: Path) -> None:
     command = ["up", "--port", "0", "--data-dir", str(tmp_path), "--brokers", "2", "--host", "0.0.0.0"]
     with Program(*command, until="are in service") as program:

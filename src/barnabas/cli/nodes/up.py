@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.cli.errors import UsageError
 from barnabas.cli.nodes.local_cluster import CLUSTER_FILE, EVERY_INTERFACE, PORT_MAX, free_ports
+from barnabas.cli.nodes.secure import security_directory
 from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
@@ -75,6 +77,9 @@ def run(arguments: list[str]) -> int:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
+    if security_directory(Path(options.data_dir).absolute()).exists() and not options.secure:
+        told = f"{options.data_dir} was started with --secure before; without it anybody may read and write."
+        print(f"barnabas up: {told}", file=sys.stderr)
     if options.secure:
         properties = _secured(properties, options.host, options.port)
     from barnabas.node.configuration import BrokerConfig
