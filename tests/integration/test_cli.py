@@ -182,6 +182,11 @@ def test_help_names_the_commands(arguments: list[str], code: int, capsys: pytest
     assert said.err == ""
 
 
+def test_names_and_meanings_of_commands_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(["--help"]) == 0
+    assert "\n  json-schema-console-consumer Print the records" in capsys.readouterr().out
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(["--version"]) == 0
     assert capsys.readouterr().out == f"barnabas {__version__}\n"
@@ -205,6 +210,10 @@ def test_python_runs_the_program_too() -> None:
         (["up", "--port", "many"], "many is not a port from 0 to 65535"),
         (["up", "--port", "65536"], "65536 is not a port from 0 to 65535"),
         (["up", "--port", "-1"], "-1 is not a port"),
+        (["up", "--brokers", "0"], "0 is no number from 1 on"),
+        (["up", "--brokers", "-1"], "-1 is no number from 1 on"),
+        (["up", "--brokers", "few"], "few is no number from 1 on"),
+        (["up", "--brokers", "2", "--controllers", "-1"], "-1 is no number from 0 on"),
         (["up", "further"], "unrecognized arguments: further"),
         (["server"], "required: command"),
         (["server", "begin"], "invalid choice: 'begin'"),
@@ -295,6 +304,60 @@ def test_an_up_that_fails_leaves_no_directory(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         code, _ = run("up", "--port", port, "--data-dir", str(tmp_path / "data"))
     assert (code, list(tmp_path.iterdir())) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--racks", "a,b"], "--racks is for a cluster: say with --brokers how many nodes it has."),
+        (["--brokers", "2", "--override", "foo"], "foo is not an override: key=value is expected."),
+        (["--brokers", "2", "--override", "log.retention.ms=abc"], "Invalid value abc for configuration log.retention"),
+        (["--brokers", "2", "--port", "65535"], "A broker would need the port 65536: 65535 is the last there is."),
+        (["--brokers", "2", "--port", "0", "--host", "192.0.2.1"], "PLAINTEXT://192.0.2.1:0 cannot be opened"),
+        (["--brokers", "2", "--port", "0", "--data-dir", "/dev/null"], "The directory /dev/null cannot be used"),
+    ],
+)
+def test_what_up_cannot_do_is_one_sentence_and_leaves_no_directory(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    code, said = run("up", "--data-dir", str(tmp_path / "data"), *arguments)
+    assert code == 1
+    assert is_one_sentence(said)
+    assert sentence in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_in_use_ends_a_cluster_before_it_has_a_directory(tmp_path: Path, reserve: Callable[[], int]) -> None:
+    port, taken = neighbours(reserve)
+    with taken:
+        code, said = run("up", "--brokers", "2", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+    assert code == 1
+    assert (
+        said == f"barnabas up: The listener PLAINTEXT://localhost:{port + 1} cannot be opened: Address already in use\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_node_does_not_start_in_the_directory_of_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    code, said = run("up", "--port", "0", "--data-dir", str(tmp_path))
+    assert (code, said) == (1, f"barnabas up: {tmp_path} holds a cluster of several nodes: start it with --brokers.\n")
+
+
+def test_a_node_that_was_secured_says_that_it_is_so_no_more(tmp_path: Path) -> None:
+    (tmp_path / "data-security").mkdir()
+    with up(tmp_path / "data") as program:
+        told = f"{tmp_path / 'data'} was started with --secure before; without it anybody may read and write."
+        assert program.err == f"barnabas up: {told}\n"
+
+
+def test_a_cluster_on_every_interface_takes_free_ports_and_advertises_the_name_of_the_machine(tmp_path: Path) -> None:
+    command = ["up", "--port", "0", "--data-dir", str(tmp_path), "--brokers", "2", "--host", "0.0.0.0"]
+    with Program(*command, until="are in service") as program:
+        found = re.search(r"clients     localhost:(\d+),localhost:(\d+)\n", program.out)
+        assert found is not None
+        assert int(found[2]) == int(found[1]) + 1
+        assert {each.host for each in metadata(int(found[1])).brokers} == {socket.getfqdn()}
 
 
 def test_up_on_every_interface_advertises_the_name_of_the_machine(tmp_path: Path) -> None:

@@ -166,3 +166,14 @@ def test_kafkajs_logs_in_with_scram_within_tls(secure: tuple[str, Path], modules
         )
         assert told.returncode == 0, told.stderr
         assert json.loads(told.stdout) == {"scram-sha-512": answer}
+
+
+def test_a_secured_node_says_at_which_address_clients_find_it(tmp_path: Path) -> None:
+    up = [sys.executable, "-m", "barnabas", "up", "--secure", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen([*up, "--host", "127.0.0.1", "--port", "0"], stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        said = list(iter(node.stdout.readline, "Ctrl-C stops it.\n"))
+        node.terminate()
+    (told,) = (line.split()[2] for line in said if "--bootstrap-server" in line)
+    assert f"  clients     {told}\n" in said
+    assert told.startswith("127.0.0.1:")

@@ -77,8 +77,9 @@ def _commands() -> str:
         "tools as Kafka has them (installed as kafka-NAME too)": KAFKA_TOOLS,
         "tools as Confluent has them (installed as kafka-NAME too)": CONFLUENT_TOOLS,
     }
+    width = max(len(name) for commands in groups.values() for name in commands) + 1
     for title, commands in groups.items():
-        lines += [f"{title}:", *(f"  {name:26}{what}" for name, what in commands.items()), ""]
+        lines += [f"{title}:", *(f"  {name:{width}}{what}" for name, what in commands.items()), ""]
     return "\n".join(lines)
 
 

@@ -18,6 +18,14 @@ from barnabas.client.properties import listed
 if TYPE_CHECKING:
     from barnabas.client.key_stores import KeyStore
 
+# What OpenSSL says of certificates that Java still shows, and what is to be done.
+_TOO_WEAK = {
+    "CA_MD_TOO_WEAK": "holds a certificate that is signed with SHA-1 or MD5, which OpenSSL takes for unsafe: "
+    "have it signed anew with SHA-256.",
+    "CA_KEY_TOO_SMALL": "holds a certificate of an authority whose key OpenSSL takes for too short: "
+    "RSA needs 2048 bits.",
+    "EE_KEY_TOO_SMALL": "holds a key that OpenSSL takes for too short: RSA needs 2048 bits.",
+}
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -131,8 +139,9 @@ def present(context: ssl.SSLContext, own: OwnCertificate) -> None:
         try:
             context.load_cert_chain(file.name)
         except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise InvalidSetting("ssl.keystore", f"has no private key and certificate that fit: {reason}.") from None
+            reason = getattr(error, "reason", None) or str(error)
+            unfit = f"has no private key and certificate that fit: {reason}."
+            raise InvalidSetting("ssl.keystore", _TOO_WEAK.get(reason, unfit)) from None
 
 
 def broke_handshake(error: OSError) -> bool:

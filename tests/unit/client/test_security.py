@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -106,6 +107,24 @@ def test_certificates_that_are_none_are_found_when_the_context_is_made() -> None
     )
     with pytest.raises(InvalidSetting, match=r"^ssl\.keystore has no private key and certificate that fit"):
         settings.ssl_context()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["-newkey", "rsa:1024"], "holds a key that OpenSSL takes for too short: RSA needs 2048 bits."),
+        (["-newkey", "rsa:2048", "-sha1"], "holds a certificate that is signed with SHA-1 or MD5"),
+    ],
+)
+def test_certificates_that_only_java_shows_are_told_of(options: list[str], sentence: str, tmp_path: Path) -> None:
+    authority, own = ["-x509", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem"], ["-CA", "ca.pem", "-CAkey"]
+    leaf = ["-x509", *own, "ca.key", "-subj", "/CN=localhost", *options, "-keyout", "own.key", "-out", "own.pem"]
+    for arguments in (["-newkey", "rsa:2048", *authority], leaf):
+        subprocess.run(["openssl", "req", "-nodes", *arguments], check=True, capture_output=True, cwd=tmp_path)
+    key, chain = ((tmp_path / name).read_text() for name in ("own.key", "own.pem"))
+    properties = {"security.protocol": "SSL", "ssl.keystore.key": key, "ssl.keystore.certificate.chain": chain}
+    with pytest.raises(InvalidSetting, match=re.escape(f"ssl.keystore {sentence}")):
+        SecuritySettings.from_properties(properties).ssl_context()
 
 
 def test_kerberos_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

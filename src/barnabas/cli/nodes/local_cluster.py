@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from typing import Any
 from barnabas.cli.errors import UsageError
 from barnabas.wire.uuids import Uuid
 
-FILE_NAME = "cluster.json"
+CLUSTER_FILE = "cluster.json"
 FIRST_BROKER_ID = 101
 VOTERS_MAX = 3
 STOP_WITHIN_S = 30.0
-PAUSE_S = 0.05
+PORT_MAX = 65535
+TRIES_MAX = 100
+EVERY_INTERFACE = ("0.0.0.0", "::", "*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,8 @@ class ClusterPlan:
     racks: Sequence[str] = ()
     host: str = "localhost"
     port: int = 9092
-    overrides: Sequence[str] = ()
+    every_interface: bool = False  # brokers listen on all of them and advertise the machine's name
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -61,7 +64,8 @@ class ClusterPlan:
 
     def properties(self, node_id: int, known: KnownCluster) -> dict[str, str]:
         is_broker, is_controller = node_id in self.broker_ids, node_id in self.controller_ids
-        listeners = [f"PLAINTEXT://{self.host}:{self.broker_port(node_id)}"] if is_broker else []
+        listening = "" if self.every_interface else self.host
+        listeners = [f"PLAINTEXT://{listening}:{self.broker_port(node_id)}"] if is_broker else []
         if is_controller:
             listeners.append(f"CONTROLLER://{self.host}:{known.controller_ports[node_id]}")
         replicas = str(min(3, self.brokers))
@@ -84,7 +88,7 @@ class ClusterPlan:
         }
         if is_broker and self.racks:
             properties["broker.rack"] = self.racks[self.broker_ids.index(node_id) % len(self.racks)]
-        return properties | dict(each.split("=", 1) for each in self.overrides)
+        return properties | dict(self.overrides)
 
 
 @dataclass(slots=True)
@@ -97,13 +101,16 @@ class KnownCluster:
     @classmethod
     def find(cls, plan: ClusterPlan) -> KnownCluster:
         """That of the directory, or a new one; a UsageError if another cluster than the planned one lies there."""
-        path = plan.directory / FILE_NAME
+        path = plan.directory / CLUSTER_FILE
         if not path.exists():
-            if plan.directory.exists() and any(plan.directory.iterdir()):
+            if plan.directory.is_dir() and any(plan.directory.iterdir()):
                 raise UsageError(f"{plan.directory} is not empty, and no cluster of several nodes lies in it.")
             known = cls(str(Uuid.random()), {each: _free_port(plan.host) for each in plan.controller_ids})
-            plan.directory.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"cluster.id": known.cluster_id, "controllers": known.controller_ports}))
+            try:
+                plan.directory.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps({"cluster.id": known.cluster_id, "controllers": known.controller_ports}))
+            except OSError as error:
+                raise UsageError(f"The directory {plan.directory} cannot be used: {error.strerror}") from error
             return known
         try:
             found: dict[str, Any] = json.loads(path.read_text())
@@ -174,3 +181,31 @@ class LocalCluster:
 def _free_port(host: str) -> int:
     with socket.create_server((host, 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+def free_ports(host: str, count: int, *, first: int) -> int:
+    """The first of so many free ports in a row: the one that is asked for, or any for 0."""
+    listening = "" if host in EVERY_INTERFACE else host
+    if refusal := _why_taken(listening, first):
+        raise UsageError(refusal)
+    for _ in range(TRIES_MAX):
+        begin = first or _free_port(listening)
+        refusal = next(filter(None, (_why_taken(listening, begin + each) for each in range(count))), None)
+        if refusal is None:
+            return begin
+        if first:
+            raise UsageError(refusal)
+    raise UsageError(f"There are no {count} free ports in a row.")
+
+
+def _why_taken(host: str, port: int) -> str | None:
+    if port > PORT_MAX:
+        return f"A broker would need the port {port}: {PORT_MAX} is the last there is."
+    try:
+        with socket.create_server((host, port)):
+            return None
+    except socket.gaierror as error:
+        why = error.strerror
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+    return f"The listener PLAINTEXT://{host}:{port} cannot be opened: {why}"

@@ -18,10 +18,14 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CLIENT_FILE = "client.properties"
 
 
+def security_directory(data: Path) -> Path:
+    return data.with_name(f"{data.name}-security")
+
+
 def secured(properties: dict[str, str], hosts: list[str]) -> tuple[dict[str, str], Path]:
     """The node's properties with security, and the file that a client needs. Formats the directory if it is new."""
     data = Path(properties["log.dirs"])
-    directory = data.with_name(f"{data.name}-security")
+    directory = security_directory(data)
     is_new = not (directory / CLIENT_FILE).exists()
     if is_new:
         _make(directory, hosts)

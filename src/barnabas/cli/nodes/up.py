@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.cli.errors import UsageError
+from barnabas.cli.nodes.local_cluster import CLUSTER_FILE, EVERY_INTERFACE, PORT_MAX, free_ports
+from barnabas.cli.nodes.secure import security_directory
 from barnabas.cli.nodes.serve import serve
 
 DEFAULT_DATA_DIR = "barnabas-data"
-EVERY_INTERFACE = ("0.0.0.0", "::", "*")
-PORT_MAX = 65535
 
 
 def run(arguments: list[str]) -> int:
@@ -37,8 +39,10 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="any key of Kafka's server.properties"
     )
-    parser.add_argument("--brokers", type=int, default=0, help="a cluster of so many brokers, each a process")
-    parser.add_argument("--controllers", type=int, default=0, help="controllers of their own beside the brokers")
+    parser.add_argument("--brokers", type=_at_least(1), default=1, help="a cluster of so many brokers, each a process")
+    parser.add_argument(
+        "--controllers", type=_at_least(0), default=0, help="controllers of their own beside the brokers"
+    )
     parser.add_argument(
         "--secure", action="store_true", help="with TLS, SCRAM and access control; a file tells what clients need"
     )
@@ -49,9 +53,14 @@ def run(arguments: list[str]) -> int:
     if options.brokers > 1 or options.controllers:
         from barnabas.cli.nodes.up_cluster import run as run_cluster
 
-        options.brokers = max(options.brokers, 1)
         return run_cluster(options)
+    if options.racks:
+        raise UsageError("--racks is for a cluster: say with --brokers how many nodes it has.")
+    if (Path(options.data_dir) / CLUSTER_FILE).exists():
+        raise UsageError(f"{options.data_dir} holds a cluster of several nodes: start it with --brokers.")
     host = "" if options.host in EVERY_INTERFACE else options.host
+    if options.secure and not options.port:
+        options.port = free_ports(options.host, 1, first=0)  # clients are told of it before the node is up
     controller_port = options.controller_port
     if controller_port is None:
         controller_port = options.port + 1 if _is_free(options.host, options.port + 1) else 0
@@ -68,6 +77,9 @@ def run(arguments: list[str]) -> int:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
+    if security_directory(Path(options.data_dir).absolute()).exists() and not options.secure:
+        told = f"{options.data_dir} was started with --secure before; without it anybody may read and write."
+        print(f"barnabas up: {told}", file=sys.stderr)
     if options.secure:
         properties = _secured(properties, options.host, options.port)
     from barnabas.node.configuration import BrokerConfig
@@ -91,7 +103,8 @@ def _secured(properties: dict[str, str], host: str, port: int) -> dict[str, str]
     except (ConfigError, OSError) as error:
         raise UsageError(str(error)) from error
     print(f"Clients need what is in {client_file}, for instance:")
-    print(f"  kafka-topics --bootstrap-server localhost:{port} --command-config {client_file} --list")
+    address = f"{'localhost' if host in EVERY_INTERFACE else host}:{port}"
+    print(f"  kafka-topics --bootstrap-server {address} --command-config {client_file} --list")
     return properties
 
 
@@ -109,3 +122,12 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to {PORT_MAX}")
     return int(text)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {least} on")
+        return int(text)
+
+    return count

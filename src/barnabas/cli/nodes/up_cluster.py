@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barnabas.cli.errors import UsageError
 from barnabas.cli.nodes.cluster_view import ClusterState, lines, look
-from barnabas.cli.nodes.local_cluster import ClusterPlan, LocalCluster
+from barnabas.cli.nodes.local_cluster import EVERY_INTERFACE, ClusterPlan, KnownCluster, LocalCluster, free_ports
 from barnabas.cli.services.companions import Companions, companions_of
 from barnabas.cli.terminal import Screen, is_colourful
 
@@ -19,19 +19,7 @@ READY_WITHIN_S = 60.0
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.brokers < 1 or options.controllers < 0:
-        raise UsageError("A cluster has at least one broker.")
-    cluster = LocalCluster(
-        ClusterPlan(
-            directory=Path(options.data_dir).absolute(),
-            brokers=options.brokers,
-            controllers=options.controllers,
-            racks=[each.strip() for each in (options.racks or "").split(",") if each.strip()],
-            host=options.host,
-            port=options.port,
-            overrides=options.override,
-        )
-    )
+    cluster = LocalCluster(_planned(options))
     asked: list[int] = []  # the signals that ask for the end: an interrupt raised in a destructor is lost
 
     def interrupt(number: int, _: object) -> None:
@@ -57,6 +45,33 @@ def run(options: argparse.Namespace) -> int:
             beside.stop()
         cluster.stop()
     return 0
+
+
+def _planned(options: argparse.Namespace) -> ClusterPlan:
+    """What can be refused is refused before there is a directory."""
+    from barnabas.node.configuration import BrokerConfig, ConfigError
+    from barnabas.node.configuration.sources import parse_overrides
+
+    everywhere = options.host in EVERY_INTERFACE
+    host = "localhost" if everywhere else options.host
+    try:
+        plan = ClusterPlan(
+            directory=Path(options.data_dir).absolute(),
+            brokers=options.brokers,
+            controllers=options.controllers,
+            racks=[each.strip() for each in (options.racks or "").split(",") if each.strip()],
+            host=host,
+            port=free_ports(options.host, options.brokers, first=options.port),
+            every_interface=everywhere,
+            overrides=parse_overrides(options.override),
+        )
+        supposed = KnownCluster("", {each: each for each in plan.controller_ids})
+        config = BrokerConfig.from_properties(plan.properties(plan.broker_ids[0], supposed))
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    for warning in config.warnings:
+        print(f"barnabas up: {warning}", file=sys.stderr)
+    return plan
 
 
 def _wait_ready(cluster: LocalCluster) -> None:
