@@ -12,6 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.json_schema.model import (
+    NO_DEFAULT,
     ArraySchema,
     BooleanSchema,
     CombinedSchema,
@@ -132,7 +133,11 @@ class Loader:
         for key in ("title", "description"):
             if isinstance(node.get(key), str):
                 setattr(schema, key, node[key])
-        schema.default = node.get("default", schema.default)
+        default = node.get("default", NO_DEFAULT)
+        if default is not NO_DEFAULT and not (
+            default is None and self._modern
+        ):  # where Confluent's has no default null
+            schema.default = default
         schema.unknown = {key: node[key] for key in ("connect.type",) if key in node}
         return schema
 
