@@ -134,9 +134,8 @@ class Loader:
             if isinstance(node.get(key), str):
                 setattr(schema, key, node[key])
         default = node.get("default", NO_DEFAULT)
-        if default is not NO_DEFAULT and not (
-            default is None and self._modern
-        ):  # where Confluent's has no default null
+        no_default = default is NO_DEFAULT or (default is None and self._modern)  # a null of newer drafts is none
+        if not no_default:
             schema.default = default
         schema.unknown = {key: node[key] for key in ("connect.type",) if key in node}
         return schema
