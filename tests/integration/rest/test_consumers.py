@@ -207,6 +207,7 @@ def test_max_bytes_leaves_the_rest_for_later(stage: Stage, api: Api) -> None:
     ("body", "status", "code"),
     [
         ({"format": "xml"}, 422, 422),
+        ({"enable.auto.commit": "false"}, 422, 422),
         ({"fetch.min.bytes": 10_000_001}, 422, 40001),
         ({"responseMinBytes": -2}, 422, 40001),
         ({"auto.offset.reset": "sometimes"}, 422, 42204),

@@ -98,6 +98,8 @@ def test_a_key_and_a_value_with_schemas(stage: Stage, api: Api) -> None:
         ("/topics/{topic}", b"", "json", 422, 422),
         ("/topics/{topic}", b"{", "json", 400, 400),
         ("/topics/{topic}", {"records": [5]}, "json", 422, 422),
+        ("/topics/{topic}", {"records": [{"value": 5, "headers": []}]}, "json", 422, 422),
+        ("/topics/{topic}", {"records": [{"value": 5}], "schema": "{}"}, "json", 422, 422),
         ("/topics/{topic}", {"records": [{"value": "!"}]}, "binary", 422, 42203),
         ("/topics/{topic}", {"records": [{"value": 5}]}, "binary", 422, 42203),
         ("/topics/{topic}", {"records": [{"value": 5, "partition": -1}]}, "json", 422, 422),

@@ -272,6 +272,43 @@ def test_bodies_that_are_no_records(stage: Stage, api: Api, body: bytes, code: i
     assert reports(text)[-1]["error_code"] == code
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"records": [{"value": 1}]}, "Unrecognized field: records"),
+        ({"value": {"type": "JSON", "data": 1}, "partition": 0}, "Unrecognized field: partition"),
+        ({"value": {"type": "JSON", "dat": 1}}, "Unrecognized field: dat"),
+        ({"headers": [{"key": "a", "name": "a"}]}, "Unrecognized field: key"),
+        ({"key": {"type": "BINARY", "subject": "s"}}, "'type=BINARY' cannot be used with 'subject'."),
+        ({"key": {"type": "STRING", "schema_id": 1}}, "'type=STRING' cannot be used with 'schema_id'."),
+        ({"key": {"type": "JSON", "schema": "{}"}}, "'type=JSON' cannot be used with 'schema'."),
+        (
+            {"key": {"schema_id": 1, "schema_version": 1}},
+            "Only one of 'schema_id', 'schema_version' or 'schema' can be used.",
+        ),
+        (
+            {"key": {"subject": "s", "subject_name_strategy": "TOPIC_NAME"}},
+            "Only one of 'subject_name_strategy' or 'subject' can be used.",
+        ),
+    ],
+)
+def test_what_nobody_would_read_is_refused_and_nothing_is_written(
+    stage: Stage, api: Api, body: dict[str, Any], told: str
+) -> None:
+    topic = stage.new_topic()
+    path = f"{stage.cluster}/topics/{topic}"
+    _, text = api("POST", f"{path}/records", body)
+    assert reports(text) == [{"error_code": 400, "message": f"Bad Request: {told}"}]
+    _, batch = api("POST", f"{path}/records:batch", {"entries": [{"id": "a_B-1", **body}]})
+    assert batch == {
+        "successes": [],
+        "failures": [{"id": "a_B-1", "error_code": 400, "message": f"Bad Request: {told}"}],
+    }
+    assert api("GET", f"/topics/{topic}/partitions/0/offsets")[1]["end_offset"] == 0
+    assert api("POST", f"{path}/records:batch", {"entries": [{"id": "1"}], **body})[1]["error_code"] == 422
+    assert api("POST", f"{path}/records:batch", {"entries": [{"id": "a b"}]})[1]["error_code"] == 42208
+
+
 def test_records_for_a_topic_that_is_not_there(stage: Stage, api: Api) -> None:
     body = {"value": {"type": "STRING", "data": "x"}}
     _, text = api("POST", f"{stage.cluster}/topics/bad%20name/records", body)

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+from barnabas.client.schemas.nesting import is_too_deep
+
 Json = Any
 
 CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
@@ -20,10 +22,10 @@ class InvalidJson(ValueError):
 
 
 def read_json(text: str) -> Json:
+    if is_too_deep(text):
+        raise InvalidJson("it is nested too deeply")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise InvalidJson("it is nested too deeply") from None
     except ValueError as error:
         raise InvalidJson(str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -61,3 +62,8 @@ def from_bytes(form: str, data: bytes | None, deserializer: Deserializer | None,
             raise SerdeError("The bytes are not JSON.") from None
     assert deserializer is not None
     return deserializer.decode_json(data, headers)
+
+
+def unknown_field(tree: Mapping[str, Any], known: frozenset[str]) -> str | None:
+    """The first field that nobody reads. What it was meant for would be lost without a word."""
+    return None if tree.keys() <= known else next(name for name in tree if name not in known)

@@ -26,6 +26,7 @@ def thing(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+MODERN = "https://json-schema.org/draft/2020-12/schema"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,17 @@ STRING, INTEGER = {"type": "string"}, {"type": "integer"}
         (
             thing({"a": STRING}),
             thing({"a": STRING | {"default": "x"}}, required=["a"]),
+            [],
+        ),
+        (thing({"a": STRING}), thing({"a": STRING | {"default": None}}, required=["a"]), []),
+        (
+            thing({"a": STRING}, **{"$schema": MODERN}),
+            thing({"a": STRING | {"default": None}}, required=["a"], **{"$schema": MODERN}),
+            ["REQUIRED_ATTRIBUTE_ADDED #/required/a"],
+        ),
+        (
+            thing({}, additionalProperties=STRING),
+            thing({"a": STRING | {"default": None}}, required=["a"], additionalProperties=STRING),
             [],
         ),
         (
@@ -161,7 +173,7 @@ def test_a_pattern_that_one_dialect_reads_is_taken() -> None:
 
 
 def messages(written: Any, read: Any) -> list[str]:
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    dialect = {"$schema": MODERN}
     reader = JsonSchema(json.dumps(dialect | read))
     return [each.split('"')[1] for each in reader.unreadable(JsonSchema(json.dumps(dialect | written)), "new", "old")]
 

@@ -21,6 +21,7 @@ from barnabas.client.schemas.avro.model import (
 )
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.json_text import InvalidJson, Json, read_json, write_json
+from barnabas.client.schemas.nesting import JSON_LEVELS_MAX
 
 STRICT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 LENIENT_NAME = re.compile(r"[^\W\d]\w*\Z")
@@ -55,11 +56,32 @@ def parse_avro(text: str, references: Iterable[str] = (), *, is_new: bool = True
     parser = Parser(is_new)
     try:
         referenced = [parser.parse(read_json(each), "") for each in references]
-        return parser.parse(read_json(text), ""), referenced
+        root = parser.parse(read_json(text), "")
     except InvalidJson as error:
         raise InvalidSchema(str(error)) from None
-    except RecursionError:
-        raise InvalidSchema("The schema is nested too deeply") from None
+    except RecursionError:  # defaults of records that use each other
+        raise InvalidSchema("it is nested too deeply") from None
+    if referenced and _levels(root) > JSON_LEVELS_MAX:
+        raise InvalidSchema("it is nested too deeply with the schemas it refers to")
+    return root, referenced
+
+
+def _levels(root: AvroType) -> int:
+    """Of the schema as it is printed with what it refers to: a type is printed where it comes first."""
+    deepest, seen, left = 0, set(), [(root, 0)]
+    while left:
+        node, level = left.pop()
+        deepest = max(deepest, level)
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Record):
+            left += [(each.type, level + 3) for each in reversed(node.fields)]
+        elif isinstance(node, Union):
+            left += [(each, level + 1) for each in reversed(node.branches)]
+        elif isinstance(node, Array | Map):
+            left.append((node.items if isinstance(node, Array) else node.values, level + 1))
+    return deepest
 
 
 class Parser:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from barnabas.client.schemas.json_schema.differences import Difference
 from barnabas.client.schemas.json_schema.matching import matched
 from barnabas.client.schemas.json_schema.model import (
+    NO_DEFAULT,
     ArraySchema,
     CombinedSchema,
     ConstSchema,
@@ -211,7 +212,7 @@ class Comparison:
         if name in old.required and name not in new.required:
             self._add("REQUIRED_ATTRIBUTE_REMOVED")
         elif name in new.required and name not in old.required:
-            has_default = new.properties[name].default is not None
+            has_default = new.properties[name].default is not NO_DEFAULT
             self._add("REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED")
 
     def _property(self, name: str, old: ObjectSchema, new: ObjectSchema) -> None:
@@ -225,7 +226,7 @@ class Comparison:
             self._property_added(name, after, old, new)
 
     def _property_added(self, name: str, added: Schema, old: ObjectSchema, new: ObjectSchema) -> None:
-        required, has_default = name in new.required, added.default is not None
+        required, has_default = name in new.required, added.default is not NO_DEFAULT
         if _is_open(old):
             if isinstance(added, EmptySchema):
                 self._add("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.json_schema.model import (
+    NO_DEFAULT,
     ArraySchema,
     BooleanSchema,
     CombinedSchema,
@@ -132,7 +133,10 @@ class Loader:
         for key in ("title", "description"):
             if isinstance(node.get(key), str):
                 setattr(schema, key, node[key])
-        schema.default = node.get("default", schema.default)
+        default = node.get("default", NO_DEFAULT)
+        no_default = default is NO_DEFAULT or (default is None and self._modern)  # a null of newer drafts is none
+        if not no_default:
+            schema.default = default
         schema.unknown = {key: node[key] for key in ("connect.type",) if key in node}
         return schema
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from barnabas.client.schemas.json_text import Json
 
 Number = int | Decimal
+NO_DEFAULT: Json = object()
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +20,7 @@ class Schema:
     id: str | None = None
     title: str | None = None
     description: str | None = None
-    default: Json = None
+    default: Json = NO_DEFAULT  # the default null is one
     unknown: dict[str, Json] = field(default_factory=dict)  # keywords that nobody took
 
 

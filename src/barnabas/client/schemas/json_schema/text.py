@@ -7,13 +7,14 @@ from decimal import Decimal, InvalidOperation
 
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.json_text import Json, write_string
+from barnabas.client.schemas.nesting import is_too_deep
 
 
 def read_exact(text: str) -> Json:
+    if is_too_deep(text):
+        raise InvalidSchema("Invalid JSON schema: it is nested too deeply")
     try:
         return json.loads(text, parse_float=_decimal)
-    except RecursionError:
-        raise InvalidSchema("Invalid JSON schema: it is nested too deeply") from None
     except (ValueError, InvalidOperation) as error:
         raise InvalidSchema(f"Invalid JSON schema: {error}") from None
 

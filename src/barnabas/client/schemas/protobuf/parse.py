@@ -28,10 +28,7 @@ INT32_MAX = (1 << 31) - 1
 
 
 def parse_proto(text: str) -> ProtoFile:
-    try:
-        return Parser(text).file()
-    except RecursionError:
-        raise InvalidSchema("Could not parse Protobuf - it is nested too deeply") from None
+    return Parser(text).file()
 
 
 class Parser:

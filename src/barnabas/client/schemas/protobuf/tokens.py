@@ -6,6 +6,7 @@ import re
 from typing import NoReturn
 
 from barnabas.client.schemas.errors import InvalidSchema
+from barnabas.client.schemas.nesting import PROTOBUF_LEVELS_MAX
 
 TOKEN = re.compile(
     r"""(?P<space>(?:\s+|//[^\n]*|/\*.*?\*/)+)
@@ -22,6 +23,7 @@ class Tokens:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._depth = 0
         self.kind = ""
         self.text = ""
         self._start = 0
@@ -41,7 +43,17 @@ class Tokens:
             self._start, self._at = self._at, found.end()
             if found.lastgroup != "space":
                 self.kind, self.text = found.lastgroup or "", found[0]
+                if self.kind == "sign":
+                    self._nest(self.text)
                 return current
+
+    def _nest(self, sign: str) -> None:
+        if sign in "{[":
+            self._depth += 1
+        elif sign in "}]":
+            self._depth -= 1
+        if self._depth > PROTOBUF_LEVELS_MAX:
+            self.fail("it is nested too deeply")
 
     def take(self, text: str) -> bool:
         if self.text == text and self.kind != "string":

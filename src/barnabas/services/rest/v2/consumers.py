@@ -16,7 +16,15 @@ from barnabas.client.records import ConsumerRecord
 from barnabas.client.serdes import RegistryRefused, SerdeError
 from barnabas.services.rest import errors
 from barnabas.services.rest.consumers import Consumers, Held, topic_pattern
-from barnabas.services.rest.formats import FORMATS, PLAIN_V2, V2_TYPES, from_bytes, point_in_time_ms, v2_type
+from barnabas.services.rest.formats import (
+    FORMATS,
+    PLAIN_V2,
+    V2_TYPES,
+    from_bytes,
+    point_in_time_ms,
+    unknown_field,
+    v2_type,
+)
 from barnabas.services.rest.instances import Instance
 from barnabas.services.rest.proxy import Proxy
 from barnabas.web.app import Answer, as_response
@@ -29,12 +37,18 @@ START, END = -2, -1
 NAME = re.compile(r"[^\x00-\x1f/]{1,200}\Z")
 READ_MAX_MS = 60_000
 PATTERN_MAX = 1_000
+FIELDS = frozenset(
+    {"id", "name", "format", "auto.offset.reset", "auto.commit.enable"}
+    | {"fetch.min.bytes", "responseMinBytes", "consumer.request.timeout.ms", "requestWaitMs"}
+)
 
 
 async def create(proxy: Proxy, call: Call) -> Any:
     tree = await call.tree() or {}
     if not isinstance(tree, dict):
         raise errors.unprocessable("Request body has invalid format: an object is needed.")
+    if (name := unknown_field(tree, FIELDS)) is not None:
+        raise errors.unprocessable(f"Unrecognized field: {name}")
     instance = _new_instance(proxy, call.parameters["group"], tree)
     await proxy.kafka.order(lambda: proxy.consumers.create(instance))
     base = proxy.base_url(call)

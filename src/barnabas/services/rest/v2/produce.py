@@ -10,7 +10,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.serdes import RegistryRefused, SerdeError, Serializer
 from barnabas.services.rest import errors
 from barnabas.services.rest.delivery import Outcome, ReadyRecord, deliver
-from barnabas.services.rest.formats import SCHEMA_TYPES, V2_TYPES, to_bytes
+from barnabas.services.rest.formats import SCHEMA_TYPES, V2_TYPES, to_bytes, unknown_field
 from barnabas.services.rest.kafka import Kafka
 from barnabas.services.rest.proxy import Proxy
 from barnabas.services.rest.v2.metadata import partition_number
@@ -21,6 +21,8 @@ from barnabas.wire.errors import ErrorCode
 
 PATIENCE_S = 5.0
 PAUSE_S = 0.1
+FIELDS = frozenset({"records", "key_schema", "key_schema_id", "value_schema", "value_schema_id"})
+RECORD_FIELDS = frozenset({"key", "value", "partition"})
 
 
 async def produce(proxy: Proxy, call: Call) -> Any:
@@ -45,13 +47,20 @@ async def produce(proxy: Proxy, call: Call) -> Any:
 def record_trees(tree: Any) -> list[dict[str, Any]]:
     if not isinstance(tree, dict):
         raise errors.unprocessable("Null input provided. Data is required." if tree is None else "An object is needed.")
+    _require_known(tree, FIELDS)
     records = tree.get("records")
     if not isinstance(records, list) or not records:
         raise errors.unprocessable("Request body has invalid format: records may not be empty.")
     for each in records:
         if not isinstance(each, dict) or not ("value" in each or "key" in each):
             raise errors.unprocessable("Request body has invalid format: a record is an object with key and value.")
+        _require_known(each, RECORD_FIELDS)
     return records
+
+
+def _require_known(tree: dict[str, Any], known: frozenset[str]) -> None:
+    if (name := unknown_field(tree, known)) is not None:
+        raise errors.unprocessable(f"Unrecognized field: {name}")
 
 
 async def require_topic(kafka: Kafka, topic: str, partition: int | None) -> None:

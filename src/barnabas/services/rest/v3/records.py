@@ -7,6 +7,7 @@ part, however long the stream is.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from barnabas.client.serdes import RegisteredSchema, RegistryRefused, Schema, Se
 from barnabas.client.serdes.settings import RECORD, TOPIC, TOPIC_RECORD
 from barnabas.services.rest import errors
 from barnabas.services.rest.delivery import Deliveries, Outcome, ReadyRecord
-from barnabas.services.rest.formats import from_base64, point_in_time_ms
+from barnabas.services.rest.formats import from_base64, point_in_time_ms, unknown_field
 from barnabas.services.rest.kafka import Kafka
 from barnabas.services.rest.proxy import Proxy
 from barnabas.services.rest.v2.produce import require_topic
@@ -35,6 +36,13 @@ SHOWN_TYPES = {"AVRO": "AVRO", "JSON": "JSONSCHEMA", "PROTOBUF": "PROTOBUF"}
 TOO_LARGE = "The request included a message larger than the maximum message size the server can accept."
 BATCH_MAX = 10
 IDENTIFIER_MAX = 80
+IDENTIFIER = re.compile(r"[0-9a-zA-Z_-]+")
+BATCH_FIELDS = frozenset({"entries"})
+RECORD_FIELDS = frozenset({"partition_id", "headers", "key", "value", "timestamp"})
+ENTRY_FIELDS = RECORD_FIELDS | {"id"}
+HEADER_FIELDS = frozenset({"name", "value"})
+PART_FIELDS = frozenset({"type", "subject", "subject_name_strategy", "schema_id", "schema_version", "schema", "data"})
+SCHEMA_CHOICES = ("schema_id", "schema_version", "schema")
 
 
 @dataclass(slots=True)
@@ -100,17 +108,19 @@ async def produce_batch(proxy: Proxy, call: Call) -> Any:
     tree = await call.tree()
     if tree is None:
         raise errors.refused_batch(EMPTY_BODY)
+    if isinstance(tree, dict) and (name := unknown_field(tree, BATCH_FIELDS)) is not None:
+        raise errors.unprocessable(f"Unrecognized field: {name}")
     entries = tree.get("entries") if isinstance(tree, dict) else None
     if not isinstance(entries, list) or not entries:
         raise errors.refused_batch("Empty batch.")
     if len(entries) > BATCH_MAX:
         raise errors.refused_batch("Too many entries in batch.")
     ids = [each.get("id") if isinstance(each, dict) else None for each in entries]
-    if not all(isinstance(each, str) and 0 < len(each) <= IDENTIFIER_MAX for each in ids):
+    if not all(isinstance(each, str) and len(each) <= IDENTIFIER_MAX and IDENTIFIER.fullmatch(each) for each in ids):
         raise errors.refused_batch("Batch entry identifier is not a valid string.")
     if len(set(ids)) < len(ids):
         raise errors.refused_batch("Batch entry IDs are not distinct.")
-    reports = await _produce_trees(proxy.kafka, place.cluster_id, call.parameters["topic"], entries)
+    reports = await _produce_trees(proxy.kafka, place.cluster_id, call.parameters["topic"], entries, ENTRY_FIELDS)
     successes = [{"id": name, **report} for name, report in zip(ids, reports, strict=True) if "message" not in report]
     for each in successes:
         each.pop("error_code")
@@ -128,13 +138,15 @@ async def _produce(kafka: Kafka, cluster_id: str, topic: str, texts: list[bytes]
     return await _produce_trees(kafka, cluster_id, topic, trees)
 
 
-async def _produce_trees(kafka: Kafka, cluster_id: str, topic: str, trees: list[Any]) -> list[Tree]:
+async def _produce_trees(
+    kafka: Kafka, cluster_id: str, topic: str, trees: list[Any], known: frozenset[str] = RECORD_FIELDS
+) -> list[Tree]:
     try:
         await require_topic(kafka, topic, None)
     except HttpError as error:
         told = HttpError(404, 40403, errors.HOSTED) if error.code == 40401 else error
         return [told.tree for _ in trees]
-    prepared = await kafka.write(lambda: [_prepared(kafka, topic, each) for each in trees])
+    prepared = await kafka.write(lambda: [_prepared(kafka, topic, each, known) for each in trees])
     ready = [each.record for each in prepared if each.record is not None]
     deliveries = Deliveries(len(ready))
     await kafka.write(lambda: deliveries.send(kafka, topic, ready))
@@ -165,11 +177,12 @@ def _report(cluster_id: str, topic: str, prepared: Prepared, outcome: Outcome) -
     return report
 
 
-def _prepared(kafka: Kafka, topic: str, tree: Any) -> Prepared:
+def _prepared(kafka: Kafka, topic: str, tree: Any, known: frozenset[str]) -> Prepared:
     """In a thread: a schema may have to be asked for."""
     try:
         if not isinstance(tree, dict):
             raise errors.bad_request("Bad Request: a record is a JSON object")
+        _require_known(tree, known)
         key = _part(kafka, topic, tree.get("key"), "key")
         value = _part(kafka, topic, tree.get("value"), "value")
         record = ReadyRecord(key.data, value.data, _headers(tree), _partition(tree), _timestamp(tree))
@@ -189,8 +202,10 @@ def _part(kafka: Kafka, topic: str, tree: Any, part: str) -> Part:
         return Part()
     if not isinstance(tree, dict):
         raise errors.bad_request(f"Bad Request: {part} is not an object with type and data")
+    _require_known(tree, PART_FIELDS)
     kind = str(tree.get("type") or "").upper()
     data = tree.get("data")
+    _require_one_schema(tree, kind)
     if kind in PLAIN:
         encoded = _plain(kind, data)
         return Part(encoded, {"type": kind, "size": len(encoded or b"")})
@@ -201,6 +216,17 @@ def _part(kafka: Kafka, topic: str, tree: Any, part: str) -> Part:
     registered = serializer.prepared(topic).registered
     encoded = None if data is None else serializer.encode_json(topic, data)
     return Part(encoded, _schema_report(registered, len(encoded or b"")))
+
+
+def _require_one_schema(tree: Tree, kind: str) -> None:
+    given = [name for name in SCHEMA_CHOICES if tree.get(name) is not None]
+    if len(given) > 1:
+        raise errors.bad_request("Bad Request: Only one of 'schema_id', 'schema_version' or 'schema' can be used.")
+    given += [name for name in ("subject", "subject_name_strategy") if tree.get(name) is not None]
+    if given[-2:] == ["subject", "subject_name_strategy"]:
+        raise errors.bad_request("Bad Request: Only one of 'subject_name_strategy' or 'subject' can be used.")
+    if given and kind in PLAIN:
+        raise errors.bad_request(f"Bad Request: 'type={kind}' cannot be used with '{given[0]}'.")
 
 
 def _plain(kind: str, data: Any) -> bytes | None:
@@ -249,6 +275,11 @@ def _schema_report(registered: RegisteredSchema, size: int) -> Tree:
     return report
 
 
+def _require_known(tree: Tree, known: frozenset[str]) -> None:
+    if (name := unknown_field(tree, known)) is not None:
+        raise errors.bad_request(f"Bad Request: Unrecognized field: {name}")
+
+
 def _headers(tree: Tree) -> list[tuple[str, bytes | None]]:
     listed = tree.get("headers") or []
     if not isinstance(listed, list):
@@ -257,6 +288,7 @@ def _headers(tree: Tree) -> list[tuple[str, bytes | None]]:
     for each in listed:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
             raise errors.bad_request("Bad Request: a header has a name and a value in base64")
+        _require_known(each, HEADER_FIELDS)
         value = each.get("value")
         found.append((each["name"], None if value is None else from_base64(value)))
     return found
