@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,10 +17,12 @@ from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.support import reference
 from tests.support.reference_exchange import Connection
 from tests.support.waiting import wait_until
 
 from .clusters import our_tool
+from .many_tools import ManyTools
 
 CONSUMERS, SHARES, GROUPS = "kafka-consumer-groups", "kafka-share-groups", "kafka-groups"
 CONFIG = {
@@ -188,3 +191,68 @@ def test_what_a_share_group_refuses_is_said_as_kafkas_tool_says_it(
     assert said in told + errors
     assert "Traceback" not in told + errors
     assert code == wanted_code
+
+
+def described(script: str, groups: list[str], others: list[str]) -> list[tuple[str, list[str]]]:
+    parts = [
+        [],
+        ["--offsets", "--verbose"],
+        *[[part, *more] for part in ("--members", "--state") for more in ([], ["--verbose"])],
+    ]
+    found = [(script, ["--describe", "--group", group, *part]) for group in groups for part in parts]
+    found += [(script, ["--describe", "--group", group]) for group in others]
+    return found + [(script, ["--describe", "--all-groups", *part]) for part in ([], ["--members"], ["--state"])]
+
+
+READING = [
+    *described(CONSUMERS, ["readers", "read"], ["nowhere", "workers"]),
+    *described(SHARES, ["workers", "worked"], ["nowhere", "readers"]),
+    *[(CONSUMERS, ["--list", *each]) for each in ([], ["--type"], ["--state"], ["--type", "consumer"])],
+    (CONSUMERS, ["--list", "--type", "consumer", "--state", "Stable,Empty"]),
+    (CONSUMERS, ["--list", "--type", "share"]),
+    *[(SHARES, ["--list", *each]) for each in ([], ["--state"], ["--state", "Stable"], ["--state", "Empty"])],
+    (GROUPS, ["--list"]),
+    (GROUPS, ["--list", "--consumer"]),
+    (GROUPS, ["--list", "--share"]),
+    (GROUPS, ["--list", "--streams"]),
+    (GROUPS, ["--list", "--group-type", "share", "--protocol", "share"]),
+    (GROUPS, ["--list", "--group-type", "consumer"]),
+    (GROUPS, ["--list", "--protocol", "consumer"]),
+    (CONSUMERS, ["--delete", "--group", "readers"]),
+    (CONSUMERS, ["--delete", "--group", "workers"]),
+    (CONSUMERS, ["--reset-offsets", "--group", "readers", "--topic", "lines", "--to-latest", "--dry-run"]),
+    (CONSUMERS, ["--reset-offsets", "--group", "read", "--topic", "lines", "--to-latest", "--dry-run"]),
+    (CONSUMERS, ["--delete-offsets", "--group", "readers", "--topic", "lines"]),
+    (SHARES, ["--delete", "--group", "workers"]),
+    (SHARES, ["--delete", "--group", "readers"]),
+    (SHARES, ["--delete", "--group", "nowhere"]),
+    (SHARES, ["--reset-offsets", "--group", "workers", "--topic", "lines", "--to-latest", "--dry-run"]),
+    (SHARES, ["--reset-offsets", "--group", "worked", "--topic", "lines", "--to-latest", "--dry-run"]),
+    (SHARES, ["--reset-offsets", "--group", "worked", "--all-topics", "--to-earliest", "--dry-run"]),
+    (SHARES, ["--reset-offsets", "--group", "worked", "--topic", "elsewhere", "--to-earliest", "--dry-run"]),
+    (SHARES, ["--reset-offsets", "--group", "readers", "--topic", "lines", "--to-earliest", "--dry-run"]),
+    (SHARES, ["--delete-offsets", "--group", "workers", "--topic", "lines"]),
+    (SHARES, ["--delete-offsets", "--group", "worked", "--topic", "elsewhere"]),
+    (SHARES, ["--delete-offsets", "--group", "nowhere", "--topic", "lines"]),
+]
+
+
+@pytest.mark.skipif(bool(reference.available()), reason="the reference is not available")
+def test_the_answers_are_those_of_kafkas_tools(scene: Scene) -> None:
+    kafka = ManyTools()
+    differences = []
+    try:
+        for script, arguments in READING:
+            servers = ["--bootstrap-server", scene.node.bootstrap_servers]
+            expected, _, code = kafka.run(script, [*servers, *arguments], None)
+            told, _, our_code = scene.ours(script, *arguments)
+            if (_sorted(told), our_code) != (_sorted(expected), code):
+                differences.append((script, arguments, told, our_code, expected, code))
+    finally:
+        kafka.close()
+    assert not differences
+
+
+def _sorted(text: str) -> list[str]:
+    """Rows come in the order of Kafka's tables; an error is told with its Java class before the sentence."""
+    return sorted(re.sub(r"(java\.lang|org\.apache\.kafka)[\w.]+Exception: ", "", line) for line in text.splitlines())

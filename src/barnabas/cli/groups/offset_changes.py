@@ -11,10 +11,16 @@ from barnabas.cli.options import Parsed
 from barnabas.cli.output import print_json
 from barnabas.client.admin.groups import DEAD, EMPTY, commit_offsets, committed_offsets, delete_offsets, describe_group
 from barnabas.client.metadata import TopicPartition
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ErrorCode, sentence_of
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
+
+OF_PARTITIONS = (
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 def reset(cluster: Cluster, parsed: Parsed, groups: list[str]) -> None:
@@ -101,27 +107,18 @@ def delete(cluster: Cluster, parsed: Parsed) -> None:
 
 
 def _tell_deleted(group: str, code: ErrorCode) -> None:
-    told = {
-        ErrorCode.INVALID_GROUP_ID: f"'{group}' is not valid.",
-        ErrorCode.GROUP_ID_NOT_FOUND: f"'{group}' does not exist.",
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: f"Access to '{group}' is not authorized.",
-        ErrorCode.NON_EMPTY_GROUP: (
-            f"Deleting offsets of a consumer group '{group}' is forbidden if the group is not empty."
-        ),
-        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Encounter some partition level error, see the follow-up details:",
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Encounter some partition level error, see the follow-up details:",
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Encounter some partition level error, see the follow-up details:",
-    }
     if not code:
         print(f"Request succeeded for deleting offsets from group {group}.")
+    elif code in OF_PARTITIONS:
+        print("\nError: Encountered some partition-level error, see the follow-up details.")
     else:
-        print(f"\nError: {told.get(code, f'Encounter some unknown error: {code.name}')}")
+        print(f"\nError: {sentence_of(code)}")
 
 
 def _print_deleted(results: dict[TopicPartition, ErrorCode], partitions: list[TopicPartition], code: ErrorCode) -> None:
     everything = {partition: results.get(partition, code) for partition in partitions} | results
     width = max([15, *(len(topic) for topic, _ in everything)])
-    print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} STATUS")
+    print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}")
     for (topic, index), each in sorted(everything.items()):
-        status = f"Error: {each.name}" if each else "Successful"
-        print(f"{topic:<{width}} {'-' if index < 0 else str(index):<10} {status}")
+        status = f"Error: {sentence_of(each)}" if each else "Successful"
+        print(f"{topic:<{width}} {'-' if index < 0 else str(index):<10} {status:<15}")

@@ -49,8 +49,9 @@ def run(parsed: Parsed) -> int:
         print_json([dict(zip(("group", "type", "protocol"), group, strict=True)) for group in groups])
         return 0
     width = max([COLUMN, *(len(name) for name, _, _ in groups)])
-    for name, type_name, protocol in [("GROUP", "TYPE", "PROTOCOL"), *groups]:
-        print(f"{name:<{width}} {type_name:<{COLUMN}} {protocol:<{COLUMN}}")
+    print(f"{'GROUP':<{width}} {'TYPE':<{COLUMN}} {'PROTOCOL':<{COLUMN}}")
+    for name, type_name, protocol in groups:
+        print(f"{name:<{width}} {type_name:<{COLUMN}} {protocol:<{COLUMN}} ")
     return 0
 
 

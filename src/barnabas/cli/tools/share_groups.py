@@ -13,7 +13,7 @@ from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.output import print_json
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable, ClientError, Refused
 from barnabas.client.metadata import TopicPartition
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ErrorCode, sentence_of
 
 if TYPE_CHECKING:
     from barnabas.client.admin.share_groups import ShareGroupDescription
@@ -23,11 +23,6 @@ ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 SCENARIOS = ("to-datetime", "to-earliest", "to-latest")
 WIDTH_MIN = 15
 EARLIEST, LATEST = -2, -1
-SENTENCES = {
-    "NON_EMPTY_GROUP": "The group is not empty.",
-    "GROUP_ID_NOT_FOUND": "The group id does not exist.",
-    "UNKNOWN_TOPIC_OR_PARTITION": "This server does not host this topic-partition.",
-}
 
 PARSER = Parser(
     name="share-groups",
@@ -73,7 +68,7 @@ def run(parsed: Parsed) -> int:
             raise
         except ClientError as error:
             # On stdout and with 0, as Kafka's tool does: scripts have learnt to look there.
-            why = _sentence(error.message) if isinstance(error, Refused) else str(error)
+            why = error.message if isinstance(error, Refused) else str(error)
             print(f"\nError: Executing share group command failed due to {why}")
             print(why, file=sys.stderr)
     return 0
@@ -277,7 +272,7 @@ def _reset(cluster: Cluster, parsed: Parsed) -> None:
     else:
         names = list(dict.fromkeys(parsed.texts("topic")))
         if not all(cluster.topic(name).partitions for name in names):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, sentence_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         partitions = [(name, index) for name in names for index in sorted(cluster.topic(name).partitions)]
     timestamp = EARLIEST if "to-earliest" in parsed else LATEST
     if "to-datetime" in parsed:
@@ -296,11 +291,6 @@ def _reset(cluster: Cluster, parsed: Parsed) -> None:
     rows = [[group, topic, str(index), str(offset)] for (topic, index), offset in offsets.items()]
     topic_width = max([WIDTH_MIN, *(len(row[1]) for row in rows)])
     _print_table(["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], rows, [max(WIDTH_MIN, len(group)), topic_width, 10, 0])
-
-
-def _sentence(message: str) -> str:
-    """Of an error that is told by its name alone."""
-    return SENTENCES.get(message, message)
 
 
 def _has_members(cluster: Cluster, group: str) -> bool:
@@ -322,7 +312,7 @@ def _delete_offsets(cluster: Cluster, parsed: Parsed) -> None:
     try:
         results = delete_share_offsets(cluster, group, topics)
     except Refused as refused:
-        why = _sentence(refused.message)
+        why = refused.message
         print(f"\nError: {why}")
         print(why, file=sys.stderr)
         results = dict.fromkeys(topics, why)
@@ -330,4 +320,4 @@ def _delete_offsets(cluster: Cluster, parsed: Parsed) -> None:
     print()
     print(f"{'TOPIC':<{width}} STATUS")
     for name, problem in sorted(results.items()):
-        print(f"{name:<{width}} {'Successful' if problem is None else f'Error: {_sentence(problem)}'}")
+        print(f"{name:<{width}} {'Successful' if problem is None else f'Error: {problem}'}")

@@ -13,7 +13,7 @@ from barnabas.node.broker.shares.initializing import initialize
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.requests import RequestContext
 from barnabas.node.turns import in_turns
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.errors import ErrorCode, KafkaError, sentence_of
 from barnabas.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,
@@ -42,7 +42,7 @@ async def handle(
         if offsets:
             await initialize(node, wanted)
     except KafkaError as error:
-        message = error.message or error.code.name
+        message = error.message or sentence_of(error.code)
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=message)
     return AlterShareGroupOffsetsResponse(responses=answers)
 
@@ -69,7 +69,7 @@ async def _answer(
             offsets[topic.topic_id, each.partition_index] = each.start_offset
         answer.partitions.append(
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, error_code=code, error_message=code.name if code else None
+                partition_index=each.partition_index, error_code=code, error_message=sentence_of(code) if code else None
             )
         )
     return answer

@@ -12,7 +12,7 @@ from barnabas.node.broker.shares.initializing import delete_states
 from barnabas.node.handlers.group_protocols import require_share_protocol
 from barnabas.node.requests import RequestContext
 from barnabas.node.turns import in_turns
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.errors import ErrorCode, KafkaError, sentence_of
 from barnabas.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -45,7 +45,7 @@ async def handle(
         topics: list[Uuid] = list(gone)
         await node.groups.submit(group_id, lambda shard: shard.members.share.deleted(group_id, topics))
     except KafkaError as error:
-        message = error.message or error.code.name
+        message = error.message or sentence_of(error.code)
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=message)
     return DeleteShareGroupOffsetsResponse(responses=answers)
 
@@ -61,5 +61,5 @@ def _answer(context: RequestContext, name: str, node: Shares) -> DeleteShareGrou
         topic_name=name,
         topic_id=topic.topic_id if topic is not None and not code else ZERO_UUID,
         error_code=code,
-        error_message=code.name if code else None,
+        error_message=sentence_of(code) if code else None,
     )
