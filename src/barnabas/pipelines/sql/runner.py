@@ -23,6 +23,7 @@ from barnabas.pipelines.sql.language.statements import each_statement
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.operators import thawed
 from barnabas.pipelines.sql.plan.planner import ROWS_TOPIC, Planned, plan
+from barnabas.pipelines.sql.setting_names import bare_name
 from barnabas.pipelines.streams.driver import TopologyTestDriver, milliseconds_of
 from barnabas.pipelines.streams.windows import Windowed
 
@@ -77,7 +78,7 @@ class Bench:
 
     def run(self, statement: tree.Statement) -> None:
         if isinstance(statement, tree.SetProperty):
-            self.engine.settings[statement.name] = statement.value
+            self.engine.settings[bare_name(statement.name)] = statement.value
             return
         if isinstance(statement, tree.Define):
             return

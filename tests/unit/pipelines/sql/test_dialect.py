@@ -530,7 +530,7 @@ def test_lists_are_as_long_as_settings_let_them(bench: Bench) -> None:
     text = "SELECT id, COLLECT_LIST(floor) AS l, COLLECT_SET(floor) AS s FROM rooms GROUP BY id;"
     bench.execute(f"{ROOMS} CREATE TABLE whole AS {text}")
     bench.execute(
-        "SET 'ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
+        "SET 'ksql.streams.ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
         f"CREATE TABLE short AS {text}"
     )
     for at in range(1002):

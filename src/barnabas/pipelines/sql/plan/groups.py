@@ -187,10 +187,11 @@ def aggregate_of(relation: Relation, call: tree.Call, given: Mapping[str, Any]) 
         columns = []
     if not columns and call.name != "COUNT":
         raise SqlSyntaxError(f"Function '{call.name}' needs a column.", *call.at)
-    if issubclass(AGGREGATES[call.name], CollectList):
-        settings = [limit_of(AGGREGATES[call.name].limit_setting, given)]
+    kind = AGGREGATES[call.name]
+    if issubclass(kind, CollectList):
+        settings = [limit_of(kind.limit_setting, given)]
     compiled = [relation.compiled(one) for one in columns]
-    return AGGREGATES[call.name]([kind for _, kind in compiled], settings), [one for one, _ in compiled]
+    return kind([kind for _, kind in compiled], settings), [one for one, _ in compiled]
 
 
 def limit_of(name: str, settings: Mapping[str, Any]) -> int | None:
