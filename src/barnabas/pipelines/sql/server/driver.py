@@ -22,10 +22,10 @@ TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExec
 
 def start_driver(name: str, master: str | None, conf: Mapping[str, str], nice: int = 0) -> Any:
     """`nice` is how much lower its processes stand than this one, which answers while they compute."""
-    from barnabas.pipelines.spark.session import session
+    from barnabas.pipelines.spark.session import active_here, session
 
     settings = in_little_memory(conf) if (master or "local").startswith("local") else dict(conf)
-    spark: Any = in_lower_thread(lambda: session(name, master=master, conf=settings), nice)
+    spark: Any = active_here(in_lower_thread(lambda: session(name, master=master, conf=settings), nice))
     log4j = spark._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
     return spark
