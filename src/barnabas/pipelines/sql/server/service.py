@@ -368,7 +368,7 @@ class SqlService:
             self.lookups.keep(metastore, query, statement.text)
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
-        planned = plan(metastore, query, name=query_id)
+        planned = plan(metastore, query, name=query_id, settings=settings)
         to_end = query.emit is None
         earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
         sources = [metastore.source(name) for name in planned.sources]
