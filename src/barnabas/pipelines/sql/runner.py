@@ -164,8 +164,7 @@ class Bench:
         for topic in sorted(one.sinks):
             for row in one.driver._written_to(topic):
                 headers = tuple((header["key"], header["value"]) for header in row.get("headers") or ())
-                key = row["key"] or None if topic != ROWS_TOPIC else row["key"]
-                found.append((topic, key, row["value"], milliseconds_of(row["timestamp"]), headers))
+                found.append((topic, row["key"], row["value"], milliseconds_of(row["timestamp"]), headers))
         return found
 
     def _insert(self, statement: tree.InsertValues) -> None:
