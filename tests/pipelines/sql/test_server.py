@@ -80,6 +80,8 @@ def test_a_push_query_begins_at_the_end_or_at_the_beginning(server: SqlServer) -
     server.run("INSERT INTO p VALUES ('a', 1);")
     earliest = server.rows("SELECT id, v * 2 AS w FROM p EMIT CHANGES LIMIT 1;", auto_offset_reset="earliest")
     assert earliest == [["a", 2]]
+    prefixed = server.rows("SELECT id FROM p EMIT CHANGES LIMIT 1;", ksql_streams_auto_offset_reset="earliest")
+    assert prefixed == [["a"]]
     found: list[list[object]] = []
     body = json.dumps({"ksql": "SELECT * FROM p EMIT CHANGES LIMIT 1;"}).encode()
     headers = {"content-type": "application/vnd.ksql.v1+json"}

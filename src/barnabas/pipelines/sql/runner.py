@@ -23,6 +23,7 @@ from barnabas.pipelines.sql.language.statements import each_statement
 from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.operators import thawed
 from barnabas.pipelines.sql.plan.planner import ROWS_TOPIC, Planned, plan
+from barnabas.pipelines.sql.setting_names import bare_name
 from barnabas.pipelines.streams.driver import TopologyTestDriver, milliseconds_of
 from barnabas.pipelines.streams.windows import Windowed
 
@@ -77,7 +78,7 @@ class Bench:
 
     def run(self, statement: tree.Statement) -> None:
         if isinstance(statement, tree.SetProperty):
-            self.engine.settings[statement.name] = statement.value
+            self.engine.settings[bare_name(statement.name)] = statement.value
             return
         if isinstance(statement, tree.Define):
             return
@@ -163,8 +164,7 @@ class Bench:
         for topic in sorted(one.sinks):
             for row in one.driver._written_to(topic):
                 headers = tuple((header["key"], header["value"]) for header in row.get("headers") or ())
-                key = row["key"] or None if topic != ROWS_TOPIC else row["key"]
-                found.append((topic, key, row["value"], milliseconds_of(row["timestamp"]), headers))
+                found.append((topic, row["key"], row["value"], milliseconds_of(row["timestamp"]), headers))
         return found
 
     def _insert(self, statement: tree.InsertValues) -> None:

@@ -530,7 +530,7 @@ def test_lists_are_as_long_as_settings_let_them(bench: Bench) -> None:
     text = "SELECT id, COLLECT_LIST(floor) AS l, COLLECT_SET(floor) AS s FROM rooms GROUP BY id;"
     bench.execute(f"{ROOMS} CREATE TABLE whole AS {text}")
     bench.execute(
-        "SET 'ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
+        "SET 'ksql.streams.ksql.functions.collect_list.limit'='2'; SET 'ksql.functions.collect_set.limit'='1';"
         f"CREATE TABLE short AS {text}"
     )
     for at in range(1002):
@@ -610,3 +610,11 @@ def test_fields_of_an_inserted_struct_go_by_their_names(bench: Bench) -> None:
     }
     with pytest.raises(SqlError, match=r"Expected type STRUCT.* for field X but got STRUCT<`D` INTEGER>"):
         bench.execute("INSERT INTO s (x) VALUES (STRUCT(d := 1));")
+
+
+def test_a_key_that_is_an_empty_text_is_one(bench: Bench) -> None:
+    bench.execute(
+        "CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON');"
+        "CREATE STREAM o AS SELECT * FROM s;"
+    )
+    assert piped(bench, "s", ("", {"v": 1}), (None, {"v": 2})) == [("", {"V": 1}), (None, {"V": 2})]

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from barnabas.pipelines.running.settings import HEAP_AT_START, MALLOC_ARENAS
+from barnabas.pipelines.spark.startup.jvm import JAVA_OPTIONS
+
 T = TypeVar("T")
 ENDED_WITHIN_S = 30.0
 
@@ -19,12 +22,19 @@ TALKATIVE = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExec
 
 def start_driver(name: str, master: str | None, conf: Mapping[str, str], nice: int = 0) -> Any:
     """`nice` is how much lower its processes stand than this one, which answers while they compute."""
-    from barnabas.pipelines.spark.session import session
+    from barnabas.pipelines.spark.session import active_here, session
 
-    spark: Any = in_lower_thread(lambda: session(name, master=master, conf=conf), nice)
+    settings = in_little_memory(conf) if (master or "local").startswith("local") else dict(conf)
+    spark: Any = active_here(in_lower_thread(lambda: session(name, master=master, conf=settings), nice))
     log4j = spark._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TALKATIVE, log4j.Level.ERROR)
     return spark
+
+
+def in_little_memory(conf: Mapping[str, str]) -> dict[str, str]:
+    """The heap begins small and grows as it is needed, where it would begin with a 64th of the machine's memory."""
+    os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)
+    return {**conf, JAVA_OPTIONS: f"{HEAP_AT_START} {conf.get(JAVA_OPTIONS, '')}".strip()}
 
 
 def in_lower_thread(work: Callable[[], T], nice: int) -> T:

@@ -151,7 +151,7 @@ async def streamed(service: SqlService, query: Begun, style: Any) -> AsyncIterat
 
 
 def row_tree(row: Any, kinds: list[SqlType]) -> dict[str, Any]:
-    columns = {"columns": row_json(row, kinds)}
+    columns: dict[str, Any] = {"columns": row_json(row, kinds)}
     return columns | {"tombstone": True} if isinstance(row, Tombstone) else columns
 
 

@@ -34,6 +34,7 @@ from barnabas.pipelines.sql.server.reach import Reach, check_property
 from barnabas.pipelines.sql.server.rights import require_right
 from barnabas.pipelines.sql.server.settings import SqlSettings
 from barnabas.pipelines.sql.server.views import Views
+from barnabas.pipelines.sql.setting_names import bare_name
 from barnabas.pipelines.sql.types import SqlType
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class SqlService:
         settings = dict(self.engine.settings)
         for number, statement in enumerate(each_statement(Path(path).read_text(), {}, {})):
             if isinstance(statement, tree.SetProperty):
-                settings[statement.name] = statement.value
+                settings[bare_name(statement.name)] = statement.value
             elif isinstance(statement, DEFINING):
                 self._prepare(statement, settings)
                 self._apply(number, Command(statement.text, settings, self._offsets(statement, settings)))
@@ -162,11 +163,11 @@ class SqlService:
         if isinstance(statement, tree.SetProperty):
             check_property(statement.name)
             if statement.system:
-                self.engine.settings[statement.name] = statement.value
+                self.engine.settings[bare_name(statement.name)] = statement.value
             elif statement.value is None:
-                session.pop(statement.name, None)
+                session.pop(bare_name(statement.name), None)
             else:
-                session[statement.name] = statement.value
+                session[bare_name(statement.name)] = statement.value
             return None
         if isinstance(statement, tree.Define):
             return None
@@ -367,7 +368,7 @@ class SqlService:
             self.lookups.keep(metastore, query, statement.text)
             return f"query_{number}", names, kinds, found
         query_id = f"transient_{source.name}_{number}"
-        planned = plan(metastore, query, name=query_id)
+        planned = plan(metastore, query, name=query_id, settings=settings)
         to_end = query.emit is None
         earliest = to_end or str(settings.get(OFFSET_RESET, "latest")).lower() == "earliest"
         sources = [metastore.source(name) for name in planned.sources]
@@ -426,7 +427,9 @@ def checked(properties: Mapping[str, Any]) -> dict[str, Any]:
     """A request's properties, which are what SET may set."""
     for name in properties:
         check_property(name)
-    return dict(properties)
+    return {bare_name(name): value for name, value in properties.items()} | {
+        name: value for name, value in properties.items() if name == bare_name(name)
+    }
 
 
 OF_SPARK = ("AVG", "COLLECT_LIST", "COLLECT_SET", "COUNT", "MAX", "MIN", "STDDEV_SAMP", "SUM")  # aggregates it has too

@@ -10,6 +10,7 @@ from typing import Any, Self
 from barnabas.client.errors import InvalidSetting
 from barnabas.client.properties import integer
 from barnabas.client.settings import ClientSettings, read_properties
+from barnabas.pipelines.sql.setting_names import STREAMS_PREFIX
 from barnabas.web.security import HttpSecurity
 
 ENVIRONMENT_PREFIX = "KSQL_"
@@ -17,7 +18,6 @@ OPTIONS_VARIABLE = "KSQL_OPTS"
 NOT_SETTINGS = ("OPTS", "HEAP_OPTS", "JVM_PERFORMANCE_OPTS", "JMX_OPTS", "LOG4J_OPTS", "CLASSPATH")
 DEFAULT_PORT = 8088
 DEFAULT_SERVERS = "localhost:9092"
-STREAMS_PREFIX = "ksql.streams."
 SESSION_TIMEOUT = f"{STREAMS_PREFIX}session.timeout.ms"
 DEFAULT_SESSION_MS = 10_000
 NICE, DEFAULT_NICE = "ksql.spark.nice", 5

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from barnabas.pipelines.sql.server.driver import abandon, in_lower_thread
+from barnabas.pipelines.sql.server.driver import abandon, in_little_memory, in_lower_thread
 
 
 @pytest.fixture
@@ -49,3 +49,11 @@ def test_processes_of_the_driver_stand_lower_and_nobody_else_does(nice: int) -> 
     found = in_lower_thread(lambda: subprocess.run(words, capture_output=True, check=True).stdout, nice)
     assert int(found) == min(own + nice, 19)
     assert os.getpriority(os.PRIO_PROCESS, 0) == own
+
+
+def test_the_driver_begins_with_a_small_heap_and_what_the_file_says_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
+    options = "spark.driver.extraJavaOptions"
+    assert in_little_memory({"spark.a": "b"}) == {"spark.a": "b", options: "-Xms128m"}
+    assert in_little_memory({options: "-Xms1g"})[options] == "-Xms128m -Xms1g"  # of two the JVM takes the last
+    assert os.environ["MALLOC_ARENA_MAX"] == "7"
