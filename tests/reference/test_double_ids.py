@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from barnabas.client.errors import ClientError
 from barnabas.testing import Cluster, Node, StartFailed
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support import reference
@@ -130,26 +129,41 @@ def test_a_process_of_ours_with_the_id_of_kafkas_broker_says_why_it_does_not_sta
 
 
 @pytest.mark.timeout(300)
-def test_a_process_of_ours_with_the_id_of_kafkas_leader_says_so_and_disturbs_nobody(
-    kafkas: tuple[ApacheKafka, ApacheKafka, str], tmp_path: Path
-) -> None:
-    controller, broker, voters = kafkas
-    properties = {
-        "node.id": str(CONTROLLER),
-        "process.roles": "controller",
-        "listeners": f"CONTROLLER://127.0.0.1:{free_port()}",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": voters,
-    }
-    double = Node(properties, data_dir=tmp_path / "double", cluster_id=reference.CLUSTER_ID, timeout_s=20)
+def test_a_process_of_ours_with_the_id_of_kafkas_voter_is_told_of_and_the_quorum_goes_on(tmp_path: Path) -> None:
+    """By the leader if that is ours; if it is the Apache Kafka node itself, by the double, which is taken for it."""
+    ports = {node_id: free_port() for node_id in (1, 2, 3)}
+    voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
+
+    def properties(node_id: int, port: int) -> dict[str, str]:
+        return {
+            "node.id": str(node_id),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+        }
+
+    def ours(node_id: int, port: int, name: str) -> Node:
+        given = properties(node_id, port)
+        return Node(given, data_dir=tmp_path / name, cluster_id=reference.CLUSTER_ID, timeout_s=90)
+
+    nodes = {node_id: ours(node_id, ports[node_id], str(node_id)) for node_id in (1, 2)}
+    double = ours(3, free_port(), "double")
+    kafka = kafka_of(properties(3, ports[3]), tmp_path / "3", reference.CLUSTER_ID)
     try:
-        started = time.monotonic()
-        try:
-            double.start()
-        except (StartFailed, ClientError) as error:
-            print("the start failed", error, time.monotonic() - started)
-        print(double.log())
-        assert controller.running
-        assert broker.running
+        with ThreadPoolExecutor(len(nodes)) as threads:
+            list(threads.map(Node.start, nodes.values()))
+        double.start()
+
+        def is_told() -> bool:
+            logs = [node.log() for node in nodes.values()]
+            return any("two processes have node.id 3" in each for each in logs) or "takes this node for the leader" in (
+                double.log()
+            )
+
+        wait_until(is_told, "somebody has told of the double", LIMIT_S)
+        assert kafka.running
     finally:
-        double.close()
+        for node in (double, *nodes.values()):
+            node.close()
+        kafka.kill()
