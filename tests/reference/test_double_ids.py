@@ -1,20 +1,18 @@
-"""Two processes with one id, one of ours and one of Apache Kafka's: refused as between two of one kind."""
+"""Two voters with one id, one of ours and one of Apache Kafka's: told of, and the quorum goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from barnabas.testing import Cluster, Node, StartFailed
+from barnabas.testing import Cluster, Node
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support import reference
 from tests.support.reference import ApacheKafka, free_port
 from tests.support.waiting import wait_until
 
-CONTROLLER, BROKER = 1, 101
 LIMIT_S = 120.0
 
 
@@ -22,17 +20,6 @@ LIMIT_S = 120.0
 def _needs_kafka() -> None:
     if reason := reference.available():
         pytest.skip(reason)
-
-
-def broker_properties(voters: str) -> dict[str, str]:
-    return {
-        "node.id": str(BROKER),
-        "process.roles": "broker",
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": voters,
-        "initial.broker.registration.timeout.ms": "3000",
-    }
 
 
 def kafka_of(properties: dict[str, str], directory: Path, cluster_id: str) -> ApacheKafka:
@@ -50,19 +37,6 @@ def creates(cluster: Cluster, topic: str) -> bool:
     with cluster.connect() as connection:
         (created,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)).topics
     return bool(created.error_code == 0)
-
-
-@pytest.mark.timeout(300)
-def test_a_kafka_process_with_the_id_of_our_broker_is_refused_and_ends(tmp_path: Path) -> None:
-    with Cluster(brokers=1, controllers=1) as cluster:
-        double = kafka_of(broker_properties(f"1@{cluster.bootstrap_controllers}"), tmp_path, cluster.cluster_id)
-        try:
-            wait_until(lambda: not double.running, "the double has ended", LIMIT_S)
-            assert "unable to register with the controller quorum" in double.log()
-        finally:
-            double.kill()
-        assert "(DUPLICATE_BROKER_REGISTRATION): Another process is broker 101" in cluster.nodes[CONTROLLER].log()
-        assert creates(cluster, "undisturbed")
 
 
 @pytest.mark.timeout(300)
@@ -91,42 +65,6 @@ def test_a_kafka_process_with_the_id_of_our_voter_is_told_of_and_the_quorum_goes
         after = cluster.quorum()
         assert after is not None
         assert (after.leader_id, after.leader_epoch) == (before.leader_id, before.leader_epoch)
-
-
-@pytest.fixture
-def kafkas(tmp_path: Path) -> Iterator[tuple[ApacheKafka, ApacheKafka, str]]:
-    """A controller and a broker, and who votes."""
-    voters = f"{CONTROLLER}@127.0.0.1:{free_port()}"
-    controller = {
-        "node.id": str(CONTROLLER),
-        "process.roles": "controller",
-        "listeners": f"CONTROLLER://{voters.partition('@')[2]}",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": voters,
-    }
-    first = kafka_of(controller, tmp_path / "controller", reference.CLUSTER_ID)
-    patient = broker_properties(voters) | {"initial.broker.registration.timeout.ms": "60000"}
-    second = kafka_of(patient, tmp_path / "broker", reference.CLUSTER_ID)
-    try:
-        second.wait_until_ready()
-        yield first, second, voters
-    finally:
-        second.kill()
-        first.kill()
-
-
-@pytest.mark.timeout(300)
-def test_a_process_of_ours_with_the_id_of_kafkas_broker_says_why_it_does_not_start(
-    kafkas: tuple[ApacheKafka, ApacheKafka, str],
-) -> None:
-    _, broker, voters = kafkas
-    double = Node(broker_properties(voters), cluster_id=reference.CLUSTER_ID, timeout_s=90)
-    try:
-        with pytest.raises(StartFailed, match=r"another process has its node\.id"):
-            double.start()
-    finally:
-        double.close()
-    assert broker.running
 
 
 @pytest.mark.timeout(300)
