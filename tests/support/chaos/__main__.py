@@ -18,6 +18,8 @@ from tests.support.chaos.foreign import ForeignCluster
 from tests.support.chaos.run import CONFIG, Run
 
 NODES = [1, 2, 3]
+# For the interpreter, while clients or the judge compute: the links between the nodes are a thread of this process.
+RELAYS_WAIT_S = 0.0005
 
 
 def main() -> int:
@@ -33,6 +35,7 @@ def main() -> int:
     kinds = [each.strip() for each in given.faults.split(",")] if given.faults else None
     if unknown := [each for each in kinds or [] if each not in KINDS]:
         parser.error(f"no such fault: {', '.join(unknown)}")
+    sys.setswitchinterval(RELAYS_WAIT_S)
     directory = given.keep or Path(tempfile.mkdtemp(prefix="chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     kafkas = NODES if given.kafka else NODES[given.seed % len(NODES) :][:1] if given.mixed else []
