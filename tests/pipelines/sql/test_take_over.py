@@ -98,15 +98,17 @@ def divided(*servers: SqlServer) -> bool:
 def test_queries_are_divided_among_servers_and_taken_over_from_a_killed_one(first: SqlServer, start: Starter) -> None:
     second = start("second")
     has_role(second, "ACTIVE")
-    second.run("CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
-    for number in range(12):
-        (first, second)[number % 2].run(f"CREATE STREAM big{number} AS SELECT * FROM s WHERE v > {number};")
-    second.run("INSERT INTO s VALUES ('a', 1);")
+    for number in range(12):  # each of a topic of its own: queries of one topic belong together
+        server, name = (first, second)[number % 2], f"s{number}"
+        topic = f"(kafka_topic='{name}', value_format='JSON', partitions=1)"
+        server.run(f"CREATE STREAM {name} (id STRING KEY, v INT) WITH {topic};")
+        server.run(f"CREATE STREAM big{number} AS SELECT * FROM {name} WHERE v > {number};")
+    second.run("INSERT INTO s0 VALUES ('a', 1);")
     wait_until(lambda: divided(first, second), "queries divided", WAIT_S)
     stores = status_of(second)["activeStandbyPerQuery"]
     for name, state in states_by_query(second).items():
         assert bool(stores[name]["activeStores"]) == (state == "ERROR")
-    assert first.rows("SELECT * FROM s;") == second.rows("SELECT * FROM s;") == [["a", 1]]
+    assert first.rows("SELECT * FROM s0;") == second.rows("SELECT * FROM s0;") == [["a", 1]]
     first.kill()
     wait_until(lambda: set(query_states(second)) == {"ERROR"}, "the survivor to try all", WAIT_S)
     first.start()
