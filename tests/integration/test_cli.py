@@ -177,7 +177,7 @@ def test_help_names_the_commands(arguments: list[str], code: int, capsys: pytest
     assert ended(arguments) == code
     said = capsys.readouterr()
     assert "usage: barnabas" in said.out
-    assert "  up                        Start a node in the foreground." in said.out
+    assert re.search(r"^  up +Start a node in the foreground\.$", said.out, re.MULTILINE)
     assert "  server " in said.out
     assert said.err == ""
 

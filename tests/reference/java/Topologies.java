@@ -11,6 +11,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -93,7 +94,8 @@ public class Topologies {
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "topologies");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:1");
-        settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("barnabas-topologies-").toString());
+        Path directory = Files.createTempDirectory("barnabas-topologies-");
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, directory.toString());
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
@@ -113,6 +115,7 @@ public class Topologies {
                 number++;
             }
         }
+        Files.deleteIfExists(directory); // the driver has emptied it
         return found;
     }
 

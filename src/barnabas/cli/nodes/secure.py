@@ -8,7 +8,6 @@ who may do everything. Everybody else needs a credential and entries of access c
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 ADMIN = "admin"
@@ -54,6 +53,8 @@ def secured(properties: dict[str, str], hosts: list[str]) -> tuple[dict[str, str
 
 
 def _make(directory: Path, hosts: list[str]) -> None:
+    import secrets
+
     from barnabas.client.certificates import make_certificates
 
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
