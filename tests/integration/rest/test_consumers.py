@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from barnabas.testing.rest import Rest
@@ -109,6 +110,26 @@ def test_every_proxy_goes_on_where_another_was(stage: Stage, auto_commit: str) -
     assert read == list(range(12))
     members = one("GET", f"{stage.cluster}/consumer-groups/{consumer.group}/consumers")[1]["data"]
     assert [each["instance_id"] for each in members] == [consumer.name]
+
+
+def test_an_instance_in_whose_place_somebody_joined_late_is_taken_back(stage: Stage, api: Api) -> None:
+    topic = stage.new_topic()
+    consumer = Consumer(api, "json")
+    consumer.subscribe(api, topic)
+    for number in range(3):
+        assert api.produce(topic, "json", number)[0] == 200
+        assert consumer.values(1, api) == [number]
+        joined_in_place_of(stage, consumer.group, consumer.name, topic)
+        assert consumer.records(api) == []
+
+
+def joined_in_place_of(stage: Stage, group: str, instance: str, topic: str) -> None:
+    """As a proxy that was asked before, and whose request to join took long."""
+    properties = {"bootstrap.servers": stage.node.bootstrap_servers, "group.id": group, "group.instance.id": instance}
+    late = confluent_kafka.Consumer(properties)
+    late.subscribe([topic])
+    wait_until(lambda: late.poll(0.05) is None and late.assignment())
+    late.close()
 
 
 def test_two_instances_share_a_topic_and_idle_ones_hold_nobody_up(stage: Stage) -> None:

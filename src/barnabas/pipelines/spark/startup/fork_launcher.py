@@ -18,12 +18,16 @@ def launch(address: str, interpreter: str) -> None:
     try:
         if words[:1] != ["-m"]:
             raise ValueError("only modules are forked")
+        os.close(os.pidfd_open(os.getpid()))  # not every system can
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)  # until there is somebody to hand them on to
         worker = ask(address, words)
-        watch = os.pidfd_open(worker)
     except (OSError, ValueError, AttributeError):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
         os.execv(interpreter, [interpreter, *words])
+    try:
+        watch = os.pidfd_open(worker)
+    except ProcessLookupError:  # it has done its work: it must not be done a second time
+        return
     for number in HANDED_ON:
         signal.signal(number, lambda number, _: os.kill(worker, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)

@@ -305,9 +305,18 @@ def _shown(consumers: Consumers, held: Held, taken: list[ConsumerRecord]) -> lis
 async def _with(proxy: Proxy, call: Call, work: Callable[[Held], T], *, waits: bool = False) -> T:
     group, name = call.parameters["group"], call.parameters["instance"]
 
-    def do() -> T:
+    def once() -> T:
         with proxy.consumers.holding(group, name) as held:
             return work(held)
+
+    def do() -> T:
+        try:
+            return once()
+        except Refused as error:
+            if error.code is not ErrorCode.FENCED_INSTANCE_ID:
+                raise
+            # The proxy that had the instance before joined late, in its place. It is taken back.
+            return once()
 
     return await (proxy.kafka.read(do) if waits else proxy.kafka.order(do))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark.startup import fork_server, forked_workers
+from barnabas.pipelines.spark.startup import fork_launcher, fork_server, forked_workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
 
@@ -67,6 +67,21 @@ def test_a_module_is_run_as_the_interpreter_would_run_it(python: str, directory:
     told = run(python, directory, "-m", "told", "a", "b c")
     assert told.stdout == f"['a', 'b c'] hello {directory} in True\n"
     assert run(python, directory, "-m", "here").stdout.startswith("[] hello")  # the directory it is in counts, too
+
+
+def test_what_ended_before_it_was_watched_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    begun: list[object] = []
+    monkeypatch.setattr(fork_launcher, "ask", lambda address, words: ended.pid)
+    monkeypatch.setattr(os, "execv", lambda *given: begun.append(given))
+    monkeypatch.setattr(sys, "argv", ["python", "-m", "told"])
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        fork_launcher.launch("nowhere", sys.executable)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert begun == []
 
 
 def test_two_of_them_have_different_chances(python: str, directory: Path) -> None:
