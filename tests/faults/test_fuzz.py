@@ -43,8 +43,10 @@ SECONDS = float(os.environ.get("BARNABAS_FUZZ_S", "15"))
 WARM_UP = 0.3
 EXAMPLES = 150
 PATIENCE_S = 0.02
-GROWTH = 1.10
 MIB = 1 << 20
+# A node under this attack goes from 42 to 55 MiB within a minute and stays there: its caches are full then.
+GROWTH = 1.10
+CACHES_BYTES = 5 * MIB
 FUZZED = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -281,4 +283,4 @@ def test_whatever_is_sent_the_node_lives_and_serves_the_honest(tools: SimpleName
         before, after = sizes
         print(f"{told} messages; {before / MIB:.1f} MiB before, {after / MIB:.1f} MiB after")
         assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:5000]
-        assert after <= GROWTH * before
+        assert after <= GROWTH * before + CACHES_BYTES
