@@ -17,6 +17,21 @@ DEFAULT_DATA_DIR = "barnabas-data"
 
 
 def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.secure and (options.brokers > 1 or options.controllers or options.all):
+        raise UsageError("--secure is for a single node without the services beside it.")
+    if options.brokers > 1 or options.controllers:
+        from barnabas.cli.nodes.up_cluster import run as run_cluster
+
+        return run_cluster(options)
+    if options.racks:
+        raise UsageError("--racks is for a cluster: say with --brokers how many nodes it has.")
+    if (Path(options.data_dir) / CLUSTER_FILE).exists():
+        raise UsageError(f"{options.data_dir} holds a cluster of several nodes: start it with --brokers.")
+    return _run_node(options)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="barnabas up", description="Starts a node in the foreground.")
     parser.add_argument("--data-dir", default=DEFAULT_DATA_DIR, help=f"where it keeps its data (./{DEFAULT_DATA_DIR})")
     parser.add_argument(
@@ -47,17 +62,10 @@ def run(arguments: list[str]) -> int:
         "--secure", action="store_true", help="with TLS, SCRAM and access control; a file tells what clients need"
     )
     parser.add_argument("--racks", help="the brokers' racks, in turn: a,b,c")
-    options = parser.parse_args(arguments)
-    if options.secure and (options.brokers > 1 or options.controllers or options.all):
-        raise UsageError("--secure is for a single node without the services beside it.")
-    if options.brokers > 1 or options.controllers:
-        from barnabas.cli.nodes.up_cluster import run as run_cluster
+    return parser
 
-        return run_cluster(options)
-    if options.racks:
-        raise UsageError("--racks is for a cluster: say with --brokers how many nodes it has.")
-    if (Path(options.data_dir) / CLUSTER_FILE).exists():
-        raise UsageError(f"{options.data_dir} holds a cluster of several nodes: start it with --brokers.")
+
+def _run_node(options: argparse.Namespace) -> int:
     host = "" if options.host in EVERY_INTERFACE else options.host
     if options.secure and not options.port:
         options.port = free_ports(options.host, 1, first=0)  # clients are told of it before the node is up
