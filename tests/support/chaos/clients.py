@@ -28,7 +28,7 @@ LIMIT_S = 120.0
 QUEUED_MAX = 1000
 REGISTERED_S = 1.0
 # A producer of librdkafka 2.16 may never get its offsets into a transaction, on Apache Kafka too; the next one does.
-STUCK_S = 45.0
+STUCK_S = 15.0
 QUICK = {
     "log_level": 2,
     "reconnect.backoff.ms": 20,
