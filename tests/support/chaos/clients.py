@@ -27,8 +27,8 @@ from tests.support.chaos.history import (
 LIMIT_S = 120.0
 QUEUED_MAX = 1000
 REGISTERED_S = 1.0
-# librdkafka 2.16 waits beyond a call's time-out for a group coordinator that was killed and has left the metadata, on
-# Apache Kafka 4.3.1 too, there until the node came back after 60 s (its issues 5511 and 5456). The next producer asks.
+# librdkafka 2.16 waits beyond a call's time-out for a group coordinator that was killed and has left the metadata, for
+# minutes on Apache Kafka 4.3.1 too (its issues 5511 and 5456). The next producer asks for the coordinator anew.
 STUCK_S = 15.0
 QUICK = {
     "log_level": 2,
