@@ -88,8 +88,8 @@ def test_offsets_are_committed_now_and_then(node: Node) -> None:
     consumer = GroupConsumer(settings(node, **properties), topics=["now-and-then"])
     assert read(consumer, 5) == numbers(0, 5)
     with AssignedConsumer(settings(node, group_id="now-and-then")) as other:
-        poll_until([consumer], lambda: bool(other.committed([("now-and-then", 0)])))
-        assert other.committed([("now-and-then", 0)])["now-and-then", 0].offset == 5
+        # Where the records were slow to come, the start of the log is committed first.
+        poll_until([consumer], lambda: [each.offset for each in other.committed([("now-and-then", 0)]).values()] == [5])
     consumer.close()
 
 

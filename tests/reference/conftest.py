@@ -56,6 +56,7 @@ def barnabas_node() -> Iterator[Any]:
 
     with Node(PROPERTIES) as node:
         yield node
+        assert node.running, f"the node ended while tests used it: {node.log()[-10_000:]}"
 
 
 class Both:

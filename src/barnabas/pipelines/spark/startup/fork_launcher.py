@@ -23,6 +23,8 @@ def launch(address: str, interpreter: str) -> None:
         worker = ask(address, words)
     except (OSError, ValueError, AttributeError):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
+        if not os.path.isdir(os.path.dirname(address)):  # the driver has ended, and nobody waits for an answer
+            return
         os.execv(interpreter, [interpreter, *words])
     try:
         watch = os.pidfd_open(worker)

@@ -9,7 +9,7 @@ of the JVM, and what they have in common is in memory once.
 
 The launcher (fork_launcher.py) stands where Spark expects the interpreter. It hands over its words, environment,
 directory and standard streams, and stays as long as the worker does; without a server it becomes the interpreter that
-was meant. On Linux, on one machine.
+was meant, unless the driver has ended: then it ends, too. On Linux, on one machine.
 """
 
 from __future__ import annotations

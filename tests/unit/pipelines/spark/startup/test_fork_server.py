@@ -117,6 +117,14 @@ def test_without_a_server_it_becomes_the_interpreter(python: str, directory: Pat
     assert (told.returncode, told.stdout) == (3, f"[] hello {directory} in False\n")
 
 
+def test_behind_the_end_of_the_driver_nothing_is_done(python: str, directory: Path) -> None:
+    late = directory / "python"
+    late.write_text(Path(python).read_text().replace("/socket", "-removed/socket"))
+    late.chmod(0o700)
+    told = run(str(late), directory, "-m", "told")
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+
+
 def test_the_users_choice_of_python_and_the_switch_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork_server, "_started", None)
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
