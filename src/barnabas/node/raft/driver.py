@@ -53,7 +53,7 @@ FETCHES = (FetchRequest, FetchSnapshotRequest, DescribeQuorumRequest)
 
 
 class QuorumDisk(Protocol):
-    """What must not be lost. All but `prepare_flush` and `flushed` may run on another thread than the loop's."""
+    """What must not be lost. `write_quorum_state` may run on another thread than the loop's."""
 
     def write_quorum_state(self, state: QuorumState) -> None: ...
 
@@ -65,7 +65,9 @@ class QuorumDisk(Protocol):
         """On the loop, after it."""
         ...
 
-    def freeze_snapshot(self, snapshot_id: SnapshotId) -> None: ...
+    def prepare_freeze(self, snapshot_id: SnapshotId) -> Callable[[], object]:
+        """On the loop; what it returns runs on the flusher's thread. The same snapshot may be begun anew meanwhile."""
+        ...
 
 
 class RaftDriver:
@@ -249,7 +251,7 @@ class RaftDriver:
             self.is_flushing = True
             self._start(self._flush(ready.flush))
         if ready.freeze is not None:
-            self._start(self._freeze(ready.freeze))
+            self._start(self._freeze(ready.freeze, self._disk.prepare_freeze(ready.freeze)))
         if ready.leader is not None and self.on_leader_change is not None:
             self.on_leader_change(ready.leader)
         if ready.high_watermark is not None and self.on_commit is not None:
@@ -278,9 +280,9 @@ class RaftDriver:
         if self.on_flushed is not None and self.is_running:
             self.on_flushed()
 
-    async def _freeze(self, snapshot_id: SnapshotId) -> None:
+    async def _freeze(self, snapshot_id: SnapshotId, freeze: Callable[[], object]) -> None:
         try:
-            await self._in_thread(self._disk.freeze_snapshot, snapshot_id)
+            await self._in_thread(freeze)
         except Exception as error:
             self.fail(error)
             return
