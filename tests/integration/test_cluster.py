@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.tools.quorum import look, votes_for
+from barnabas.client.cluster import Cluster as ClusterOfClients
+from barnabas.client.settings import ClientSettings
 from barnabas.testing import Cluster
 from barnabas.wire.batch import iterate_batches
 from barnabas.wire.errors import ErrorCode
@@ -161,6 +164,21 @@ def test_a_killed_controller_is_replaced_and_comes_back_at_once(three: Cluster) 
     for broker_id in three.broker_ids:
         wait_for_brokers(three, [1, 2, 3], by=broker_id)
     wait_until(lambda: bool(leaders(three, "after-the-kill", killed)), "the topic is known to the one that was away")
+
+
+def test_who_voted_for_a_new_leader_is_read_from_its_first_record(three: Cluster) -> None:
+    """What `barnabas quorum watch` tells of an election."""
+    with ClusterOfClients(ClientSettings.from_properties({"bootstrap.servers": three.bootstrap_servers})) as client:
+        before = look(client)
+        assert before.leader in three.broker_ids
+        assert votes_for(client, before, before) == ()
+        three.kill(before.leader)
+        try:
+            three.controller_id(other_than=before.leader)
+            now = look(client)
+            assert sorted(votes_for(client, now, before)) == sorted(three.running)
+        finally:
+            three.start(before.leader)
 
 
 def test_a_controller_that_stops_in_order_hands_the_lead_and_its_brokership_over(three: Cluster) -> None:

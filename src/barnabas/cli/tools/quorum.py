@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +15,14 @@ from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
-    from barnabas.wire.messages.describe_quorum import ResponsePartitionData
+    from barnabas.wire.messages.describe_quorum import Node, ResponsePartitionData
 
 MISSING = "one of the arguments --bootstrap-server --bootstrap-controller is required"
 EVENTS_SHOWN = 12
 # A voter that has not asked for so long is about to stand for election, or is gone.
 SILENT_MS = 2_000
 LOOK_WITHIN_MS = 2_000
+VOTES_WITHIN_MS = 1_000
 
 PARSER = Parser(
     name="quorum",
@@ -31,7 +33,7 @@ PARSER = Parser(
     commands=(
         Parser(
             name="watch",
-            summary="Terms, leader, offsets and lag of every voter, and what happens to them.",
+            summary="Terms, votes, leader, offsets and lag of every voter, and what happens to them.",
             options=(
                 option("--interval", "-d", takes="seconds", kind=float, default=0.5, help="Between two looks."),
                 option("--rounds", "-n", takes="count", kind=int, help="End after so many looks."),
@@ -56,6 +58,7 @@ class Look(NamedTuple):
     voters: tuple[Replica, ...] = ()
     observers: tuple[Replica, ...] = ()
     problem: str = ""
+    leader_address: tuple[str, int] | None = None  # of its listener for controllers, if it says so
 
 
 def run(parsed: Parsed) -> int:
@@ -73,11 +76,16 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
     interval_s, rounds = float(parsed.text("interval") or 0.5), parsed.number("rounds")
     events: list[str] = []
     before: Look | None = None
+    known: Look | None = None  # the last one with a leader
     with Screen() as screen:
         while True:
             now = look(cluster)
+            votes: tuple[int, ...] = ()
+            if now.leader >= 0:
+                votes = votes_for(cluster, now, known) if known is not None and known.epoch < now.epoch else ()
+                known = now
             at = time.strftime("%H:%M:%S")
-            events += [f"{at}  {sentence}" for sentence in explain(before, now)]
+            events += [f"{at}  {sentence}" for sentence in explain(before, now, votes)]
             del events[:-EVENTS_SHOWN]
             colourful = is_colourful(sys.stdout)
             screen.draw(page(now, events, screen.size[0], int(time.time() * 1000), colourful=colourful))
@@ -97,19 +105,59 @@ def look(cluster: Cluster) -> Look:
         return Look(problem=str(error))
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
         return Look()
-    return read(answer.topics[0].partitions[0])
+    return read(answer.topics[0].partitions[0], answer.nodes)
 
 
-def read(quorum: ResponsePartitionData) -> Look:
+def votes_for(cluster: Cluster, now: Look, known: Look) -> tuple[int, ...]:
+    """Who voted for the leader: it says so in the first record of its epoch. Nobody if we may not read the log."""
+    from barnabas.client.cluster import Cluster
+    from barnabas.core.raft.records import InvalidBatch, read_control_records
+    from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+    from barnabas.wire.records.raft import LeaderChangeMessage
+    from barnabas.wire.uuids import ONE_UUID
+
+    if now.leader_address is None:
+        return ()
+    asked = FetchPartition(
+        partition=0,
+        current_leader_epoch=now.epoch,
+        fetch_offset=known.high_watermark,
+        last_fetched_epoch=known.epoch,
+        partition_max_bytes=1 << 20,
+    )
+    topic = FetchTopic(topic="__cluster_metadata", topic_id=ONE_UUID, partitions=[asked])
+    settings = replace(
+        cluster.settings,
+        bootstrap_servers=(now.leader_address,),
+        default_api_timeout_ms=VOTES_WITHIN_MS,
+        request_timeout_ms=VOTES_WITHIN_MS,
+    )
+    try:
+        with Cluster(settings, controllers=True) as leader:
+            answer = leader.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
+        data = answer.responses[0].partitions[0].records if answer.responses else None
+        elections = [
+            record
+            for _, record in read_control_records(data or b"")
+            if isinstance(record, LeaderChangeMessage) and record.leader_id == now.leader
+        ]
+    except (ClientError, InvalidBatch):
+        return ()
+    return tuple(each.voter_id for each in elections[-1].granting_voters) if elections else ()
+
+
+def read(quorum: ResponsePartitionData, nodes: Sequence[Node] = ()) -> Look:
     voters, observers = (
         tuple(sorted(Replica(each.replica_id, each.log_end_offset, each.last_fetch_timestamp) for each in replicas))
         for replicas in (quorum.current_voters, quorum.observers)
     )
-    return Look(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, voters, observers)
+    at = next((each.listeners[0] for each in nodes if each.node_id == quorum.leader_id and each.listeners), None)
+    address = None if at is None else (at.host, at.port)
+    return Look(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, voters, observers, leader_address=address)
 
 
-def explain(before: Look | None, now: Look) -> list[str]:
-    """What has happened between two looks, in sentences."""
+def explain(before: Look | None, now: Look, votes: Sequence[int] = ()) -> list[str]:
+    """What has happened between two looks, in sentences; `votes` are those that the leader was elected with."""
     if now.problem:
         return [] if before is not None and before.problem else [f"Nobody answers: {now.problem}"]
     if before is None:
@@ -124,14 +172,21 @@ def explain(before: Look | None, now: Look) -> list[str]:
         )
     elif now.leader >= 0 and before.epoch >= 0 and (now.leader, now.epoch) != (before.leader, before.epoch):
         why = "was elected again" if now.leader == before.leader else "was elected"
-        told.append(f"Node {now.leader} {why} and leads epoch {now.epoch}: a majority voted for it.")
+        told.append(f"Node {now.leader} {why} and leads epoch {now.epoch}: {voted(votes)}.")
     elif now.leader >= 0 and before.leader < 0:
-        told.append(f"Node {now.leader} leads epoch {now.epoch}.")
+        told.append(f"Node {now.leader} leads epoch {now.epoch}{f': {voted(votes)}' if votes else ''}.")
     ids, former = {each.id for each in now.voters}, {each.id for each in before.voters}
     if now.leader >= 0 and former:
         told += [f"Node {each} has become a voter: {majority(now)} decide now." for each in sorted(ids - former)]
         told += [f"Node {each} is no voter any more: {majority(now)} decide now." for each in sorted(former - ids)]
     return told
+
+
+def voted(votes: Sequence[int]) -> str:
+    if not votes:
+        return "a majority voted for it"
+    *others, last = (str(each) for each in votes)
+    return f"{', '.join(others)} and {last} voted for it" if others else f"{last} alone voted for it"
 
 
 def majority(look: Look) -> int:
@@ -150,8 +205,8 @@ def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bo
             is_leader = each.id == now.leader
             age_ms = max(now_ms - each.fetched_ms, 0) if each.fetched_ms >= 0 else -1
             fetched = "" if is_leader else "never" if age_ms < 0 else f"{age_ms} ms ago"
-            row = f"{each.id:>6}  {'leader' if is_leader else role:<9}  {each.end_offset:>9}  "
-            row += f"{end_offset - each.end_offset:>6}  {fetched:>11}"
+            end, lag = (each.end_offset, end_offset - each.end_offset) if each.end_offset >= 0 else ("?", "?")
+            row = f"{each.id:>6}  {'leader' if is_leader else role:<9}  {end:>9}  {lag:>6}  {fetched:>11}"
             is_silent = not is_leader and (age_ms < 0 or age_ms > SILENT_MS)
             row += "  silent" if is_silent else ""
             lines.append(paint(cut(row, width), "red" if is_silent else "green" if is_leader else "dim", colourful))
