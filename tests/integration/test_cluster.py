@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.tools.quorum import look, votes_for
+from barnabas.cli.tools.quorum import Look, look, votes_for
 from barnabas.client.cluster import Cluster as ClusterOfClients
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import Cluster
@@ -227,6 +227,23 @@ def test_brokers_of_their_own_follow_controllers_of_their_own() -> None:
         cluster.kill(102)
         cluster.start(102)
         wait_for_brokers(cluster, [101, 102], by=101)
+
+
+def test_that_nobody_leads_is_seen_in_time_by_who_watches(three: Cluster) -> None:
+    """A broker that finds no controller keeps the question for as long as it may: the watch does not."""
+    properties = {"bootstrap.servers": three.bootstrap_servers, "request.timeout.ms": "1000"}
+    settings = ClientSettings.from_properties(properties | {"default.api.timeout.ms": "1000"})
+    with ClusterOfClients(settings) as client:
+        leader = look(client).leader
+        paused = [leader, next(each for each in three.broker_ids if each != leader)]
+        try:
+            for broker_id in paused:
+                three.pause(broker_id)
+            wait_until(lambda: look(client) == Look(), "the watch sees that nobody leads")
+        finally:
+            for broker_id in paused:
+                three.resume(broker_id)
+        wait_until(lambda: look(client).leader > 0, "the watch sees who leads then")
 
 
 def test_configured_voters_move_into_the_log_when_the_quorum_is_upgraded(three: Cluster) -> None:

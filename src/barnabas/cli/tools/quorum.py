@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.connect import BOOTSTRAP_CONTROLLER, BOOTSTRAP_SERVER_ONLY, COMMAND_CONFIG, bootstrap, connect
 from barnabas.cli.options import Parsed, Parser, option
 from barnabas.cli.terminal import Screen, cut, is_colourful, paint, wait_for_quit
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, TimedOut
 
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
@@ -64,7 +65,9 @@ class Look(NamedTuple):
 def run(parsed: Parsed) -> int:
     bootstrap(parsed, missing=MISSING)
     with connect(parsed) as cluster:
-        cluster.settings = replace(cluster.settings, default_api_timeout_ms=LOOK_WITHIN_MS)
+        cluster.settings = replace(
+            cluster.settings, default_api_timeout_ms=LOOK_WITHIN_MS, request_timeout_ms=LOOK_WITHIN_MS
+        )
         try:
             _watch(cluster, parsed)
         except KeyboardInterrupt:
@@ -88,7 +91,8 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
             events += [f"{at}  {sentence}" for sentence in explain(before, now, votes)]
             del events[:-EVENTS_SHOWN]
             colourful = is_colourful(sys.stdout)
-            screen.draw(page(now, events, screen.size[0], int(time.time() * 1000), colourful=colourful))
+            shown = now if now.voters or known is None else known._replace(leader=-1)
+            screen.draw(page(shown, events, screen.size[0], int(time.time() * 1000), colourful=colourful))
             before = now
             rounds = None if rounds is None else rounds - 1
             if rounds == 0 or wait_for_quit(interval_s):
@@ -101,6 +105,8 @@ def look(cluster: Cluster) -> Look:
     topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     try:
         answer = cluster.ask_controller(DescribeQuorumRequest(topics=[topic]))
+    except TimedOut:
+        return Look()  # a broker is there, and finds no controller to ask
     except ClientError as error:
         return Look(problem=str(error))
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
@@ -194,7 +200,8 @@ def majority(look: Look) -> int:
 
 
 def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bool) -> list[str]:
-    leader = f"node {now.leader} leads epoch {now.epoch}" if now.leader >= 0 else "nobody leads"
+    since = f" after epoch {now.epoch}" if now.epoch >= 0 else ""
+    leader = f"node {now.leader} leads epoch {now.epoch}" if now.leader >= 0 else f"nobody leads{since}"
     title = f"barnabas quorum watch   {leader}   committed up to {now.high_watermark}"
     lines = [paint(cut(title, width), "bold", colourful), ""]
     header = f"{'NODE':>6}  {'ROLE':<9}  {'LOG END':>9}  {'LAG':>6}  {'LAST FETCH':>11}"
@@ -210,4 +217,4 @@ def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bo
             is_silent = not is_leader and (age_ms < 0 or age_ms > SILENT_MS)
             row += "  silent" if is_silent else ""
             lines.append(paint(cut(row, width), "red" if is_silent else "green" if is_leader else "dim", colourful))
-    return [*lines, "", *(cut(event, width) for event in events)]
+    return [*lines, "", *(line for event in events for line in wrap(event, max(width, 40), subsequent_indent=" " * 10))]

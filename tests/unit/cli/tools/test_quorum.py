@@ -49,6 +49,14 @@ def test_a_voter_that_has_not_asked_for_long_is_marked() -> None:
     ]
 
 
+def test_a_long_sentence_goes_on_in_the_next_line() -> None:
+    (sentence,) = explain(Look(1, 4, 90, THREE), Look())
+    shown = page(Look(), [f"12:00:00  {sentence}"], 80, 10_000, colourful=False)
+    told = shown[shown.index("") + 3 :]
+    assert all(len(line) <= 80 for line in told)
+    assert " ".join(" ".join(told).split()) == f"12:00:00 {sentence}"
+
+
 def test_of_a_voter_that_the_leader_has_not_heard_of_nothing_is_known() -> None:
     shown = page(Look(1, 5, 98, (Replica(1, 100, 9000), Replica(2, -1, -1))), [], 100, 10_000, colourful=False)
     assert shown[4].split() == ["2", "voter", "?", "?", "never", "silent"]
