@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,10 +27,9 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Cluster]:
-    """Three nodes that are brokers and controllers."""
-    with Cluster(brokers=3) as cluster:
-        yield cluster
+def three(barnabas_cluster: Cluster) -> Cluster:
+    """Three nodes that are brokers and controllers, as users get them for their tests."""
+    return barnabas_cluster
 
 
 def brokers_seen(cluster: Cluster, by: int, *, fenced: bool = False) -> list[int]:

@@ -202,7 +202,8 @@ def majority(look: Look) -> int:
 def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bool) -> list[str]:
     since = f" after epoch {now.epoch}" if now.epoch >= 0 else ""
     leader = f"node {now.leader} leads epoch {now.epoch}" if now.leader >= 0 else f"nobody leads{since}"
-    title = f"barnabas quorum watch   {leader}   committed up to {now.high_watermark}"
+    committed = f"   committed up to {now.high_watermark}" if now.high_watermark >= 0 else ""
+    title = f"barnabas quorum watch   {leader}{committed}"
     lines = [paint(cut(title, width), "bold", colourful), ""]
     header = f"{'NODE':>6}  {'ROLE':<9}  {'LOG END':>9}  {'LAG':>6}  {'LAST FETCH':>11}"
     lines.append(paint(cut(header, width), "reverse", colourful))

@@ -57,6 +57,10 @@ def test_a_long_sentence_goes_on_in_the_next_line() -> None:
     assert " ".join(" ".join(told).split()) == f"12:00:00 {sentence}"
 
 
+def test_what_nobody_has_said_is_not_shown() -> None:
+    assert page(Look(), [], 100, 10_000, colourful=False)[0] == "barnabas quorum watch   nobody leads"
+
+
 def test_of_a_voter_that_the_leader_has_not_heard_of_nothing_is_known() -> None:
     shown = page(Look(1, 5, 98, (Replica(1, 100, 9000), Replica(2, -1, -1))), [], 100, 10_000, colourful=False)
     assert shown[4].split() == ["2", "voter", "?", "?", "never", "silent"]
