@@ -122,14 +122,13 @@ class RaftDriver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for future in self._answers.values():
-            future.cancel()
+        self._refuse_waiting()
         await asyncio.gather(*(peer.close() for peer in self._peers.values()), return_exceptions=True)
 
     async def ask(self, body: Request, version: int, listener: str) -> Response:
         """The answer to a request of a peer; may be long in coming."""
         if not self.is_running:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The quorum's replica is not running.")
+            raise _not_running()
         self._next_request_id += 1
         request_id = self._next_request_id
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -171,10 +170,17 @@ class RaftDriver:
             log.error("The quorum's replica has failed: %s", error, exc_info=None if is_known else error)
             if self._timer is not None:
                 self._timer.cancel()
+            self._refuse_waiting()
             if self.on_failed is not None:
                 self.on_failed(error)
 
     # Inside.
+
+    def _refuse_waiting(self) -> None:
+        """Parked fetches and changes of voters: nobody is left to answer them."""
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(_not_running())
 
     def _tell(self, event: Callable[[], object], *, may_append: bool = True) -> None:
         """The replica hears of something; if that breaks it, the driver has failed."""
@@ -318,3 +324,7 @@ class RaftDriver:
         if key not in self._peers:
             self._peers[key] = Peer((host, port), self._peer_settings)
         return self._peers[key]
+
+
+def _not_running() -> KafkaError:
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The quorum's replica is not running.")
