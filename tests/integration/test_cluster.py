@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from barnabas.cli.tools.quorum import Look, look, votes_for
+from barnabas.client.cluster import Cluster as ClusterOfClients
+from barnabas.client.settings import ClientSettings
 from barnabas.testing import Cluster
 from barnabas.wire.batch import iterate_batches
 from barnabas.wire.errors import ErrorCode
@@ -25,10 +27,9 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Cluster]:
-    """Three nodes that are brokers and controllers."""
-    with Cluster(brokers=3) as cluster:
-        yield cluster
+def three(barnabas_cluster: Cluster) -> Cluster:
+    """Three nodes that are brokers and controllers, as users get them for their tests."""
+    return barnabas_cluster
 
 
 def brokers_seen(cluster: Cluster, by: int, *, fenced: bool = False) -> list[int]:
@@ -163,6 +164,21 @@ def test_a_killed_controller_is_replaced_and_comes_back_at_once(three: Cluster) 
     wait_until(lambda: bool(leaders(three, "after-the-kill", killed)), "the topic is known to the one that was away")
 
 
+def test_who_voted_for_a_new_leader_is_read_from_its_first_record(three: Cluster) -> None:
+    """What `barnabas quorum watch` tells of an election."""
+    with ClusterOfClients(ClientSettings.from_properties({"bootstrap.servers": three.bootstrap_servers})) as client:
+        before = look(client)
+        assert before.leader in three.broker_ids
+        assert votes_for(client, before, before) == ()
+        three.kill(before.leader)
+        try:
+            three.controller_id(other_than=before.leader)
+            now = look(client)
+            assert sorted(votes_for(client, now, before)) == sorted(three.running)
+        finally:
+            three.start(before.leader)
+
+
 def test_a_controller_that_stops_in_order_hands_the_lead_and_its_brokership_over(three: Cluster) -> None:
     stopped = three.controller_id()
     three.stop(stopped)
@@ -209,6 +225,23 @@ def test_brokers_of_their_own_follow_controllers_of_their_own() -> None:
         cluster.kill(102)
         cluster.start(102)
         wait_for_brokers(cluster, [101, 102], by=101)
+
+
+def test_that_nobody_leads_is_seen_in_time_by_who_watches(three: Cluster) -> None:
+    """A broker that finds no controller keeps the question for as long as it may: the watch does not."""
+    properties = {"bootstrap.servers": three.bootstrap_servers, "request.timeout.ms": "1000"}
+    settings = ClientSettings.from_properties(properties | {"default.api.timeout.ms": "1000"})
+    with ClusterOfClients(settings) as client:
+        leader = look(client).leader
+        paused = [leader, next(each for each in three.broker_ids if each != leader)]
+        try:
+            for broker_id in paused:
+                three.pause(broker_id)
+            wait_until(lambda: look(client) == Look(), "the watch sees that nobody leads")
+        finally:
+            for broker_id in paused:
+                three.resume(broker_id)
+        wait_until(lambda: look(client).leader > 0, "the watch sees who leads then")
 
 
 def test_configured_voters_move_into_the_log_when_the_quorum_is_upgraded(three: Cluster) -> None:

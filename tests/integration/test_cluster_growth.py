@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.reserved_port import ReservedPort
 from barnabas.wire.uuids import Uuid
 from tests.support.growing_quorum import HOST, Quorum
 from tests.support.replication.watching import Acknowledged, read_all
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -77,3 +79,35 @@ def test_three_controllers_begin_together(quorum: Quorum) -> None:
     assert found is not None
     assert {each.replica_id: each.replica_directory_id for each in found.current_voters} == directories
     quorum.create("orders", by=2)
+
+
+def test_a_removed_voter_that_comes_back_follows_and_one_that_has_moved_tells_where_it_is(quorum: Quorum) -> None:
+    directories = {node_id: Uuid.random() for node_id in (1, 2, 3)}
+    voters = ",".join(f"{each}@{HOST}:{quorum.port(each, 'quorum')}:{directories[each]}" for each in directories)
+    for node_id in directories:
+        quorum.format(node_id, "--initial-controllers", voters)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(quorum.start, directories))
+    quorum.wait_for_voters(1, 2, 3)
+
+    quorum.nodes[3].kill()
+    key = ("--controller-id", "3", "--controller-directory-id", str(directories[3]))
+    quorum.change_voters("remove-controller", *key)
+    quorum.wait_for_voters(1, 2)
+    quorum.nodes[3].start()  # its log ends before the removal: it takes itself for a voter
+    quorum.create("by-who-was-removed", by=3)
+    quorum.wait_for_voters(1, 2)
+    found = quorum.describe()
+    assert found is not None
+    assert 3 in [each.replica_id for each in found.observers]
+
+    quorum.change_voters("add-controller", config=3)
+    quorum.wait_for_voters(1, 2, 3)
+    quorum.nodes.pop(3).close()
+    quorum.reserved[3, "quorum"].release()
+    quorum.reserved[3, "quorum"] = ReservedPort()
+    quorum.start(3)
+    moved = f"CONTROLLER://{HOST}:{quorum.port(3, 'quorum')}"
+    wait_until(lambda: moved in quorum.change_voters("describe", "--status"), "the voters say where 3 is now")
+    quorum.nodes[1].kill()  # now each of the others needs the other
+    quorum.create("by-a-quorum-of-which-one-has-moved", by=3)

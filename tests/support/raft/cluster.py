@@ -189,11 +189,11 @@ class SimulatedNode:
         self.cluster.after(self.cluster.random.randint(0, self.cluster.flush_ms), done)
 
     def _freeze(self, snapshot_id: SnapshotId) -> None:
-        life = self.life
+        life, freeze = self.life, self.disk.log.prepare_freeze(snapshot_id)
 
         def done() -> None:
             if self.raft is not None and self.life == life:
-                self.disk.log.freeze(snapshot_id)
+                freeze()
                 self.act(lambda raft: raft.snapshot_frozen(snapshot_id, self.cluster.now_ms))
 
         self.cluster.after(self.cluster.random.randint(0, self.cluster.flush_ms), done)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -145,10 +146,15 @@ class MemoryLog:
             self._unflushed = [each for each in self._unflushed if each.version > image.version]
         self.flushes += 1
 
-    def freeze(self, snapshot_id: SnapshotId) -> None:
-        if self._partial is not None and self._partial[0] == snapshot_id:
-            self.snapshots[snapshot_id] = bytes(self._partial[1])
-            self._partial = None
+    def prepare_freeze(self, snapshot_id: SnapshotId) -> Callable[[], None]:
+        partial, self._partial = self._partial, None
+        assert partial is not None
+        assert partial[0] == snapshot_id
+
+        def freeze() -> None:
+            self.snapshots[snapshot_id] = bytes(partial[1])
+
+        return freeze
 
     def add_snapshot(self, snapshot_id: SnapshotId, voters: SnapshotVoters, now_ms: int) -> None:
         digest = self.digest_at(snapshot_id.end_offset)

@@ -56,8 +56,8 @@ class MemoryFiles:
     def flushed(self) -> None:
         self.disk.log.flush(self._image)
 
-    def freeze_snapshot(self, snapshot_id: SnapshotId) -> None:
-        self.disk.log.freeze(snapshot_id)
+    def prepare_freeze(self, snapshot_id: SnapshotId) -> Callable[[], object]:
+        return self.disk.log.prepare_freeze(snapshot_id)
 
 
 class RealFiles:

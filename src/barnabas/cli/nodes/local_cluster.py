@@ -156,26 +156,34 @@ class LocalCluster:
         return self.processes[node_id].poll() is None
 
     def last_words(self, node_id: int) -> str:
-        lines = self.log_path(node_id).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self.processes[node_id].poll()}"
+        """Why a node is down."""
+        code, path = self.processes[node_id].poll(), self.log_path(node_id)
+        if code is not None and code < 0:
+            return f"ended by {signal.Signals(-code).name}; its log is {path.name}"
+        lines = path.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {code}"
 
     def stop(self) -> None:
-        """Brokers before controllers, one after the other as long as a majority is left to hand over to."""
-        brokers = [each for each in self.plan.broker_ids if each in self.processes]
-        controllers = [each for each in self.processes if each not in brokers]
-        for node_ids in ([each for each in brokers if each not in self.plan.controller_ids], brokers, controllers):
-            for node_id in node_ids:
-                if self.is_running(node_id):
-                    self.processes[node_id].send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_WITHIN_S
-        for process in self.processes.values():
-            try:
-                process.wait(max(deadline - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
+        """Controllers of their own stop when no broker is left: a controlled shutdown needs them."""
+        brokers = {each: self.processes[each] for each in self.plan.broker_ids if each in self.processes}
+        controllers = {each: process for each, process in self.processes.items() if each not in brokers}
+        for processes in (brokers, controllers):
+            deadline = time.monotonic() + STOP_WITHIN_S
+            for process in processes.values():
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+            for process in processes.values():
+                _end(process, deadline)
+
+
+def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
+    try:
+        process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _free_port(host: str) -> int:

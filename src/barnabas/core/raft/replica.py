@@ -274,6 +274,7 @@ class Replica:
     def _change(self, state: State) -> None:
         before, self.state = self.state, state
         self.requests.clear()
+        self.effects.freeze = None  # whoever follows anew fetches anew
         if isinstance(before, Leader):
             self._dismiss(before)
 

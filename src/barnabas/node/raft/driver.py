@@ -53,7 +53,7 @@ FETCHES = (FetchRequest, FetchSnapshotRequest, DescribeQuorumRequest)
 
 
 class QuorumDisk(Protocol):
-    """What must not be lost. All but `prepare_flush` and `flushed` may run on another thread than the loop's."""
+    """What must not be lost. `write_quorum_state` may run on another thread than the loop's."""
 
     def write_quorum_state(self, state: QuorumState) -> None: ...
 
@@ -65,7 +65,9 @@ class QuorumDisk(Protocol):
         """On the loop, after it."""
         ...
 
-    def freeze_snapshot(self, snapshot_id: SnapshotId) -> None: ...
+    def prepare_freeze(self, snapshot_id: SnapshotId) -> Callable[[], object]:
+        """On the loop; what it returns runs on the flusher's thread. The same snapshot may be begun anew meanwhile."""
+        ...
 
 
 class RaftDriver:
@@ -120,14 +122,13 @@ class RaftDriver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for future in self._answers.values():
-            future.cancel()
+        self._refuse_waiting()
         await asyncio.gather(*(peer.close() for peer in self._peers.values()), return_exceptions=True)
 
     async def ask(self, body: Request, version: int, listener: str) -> Response:
         """The answer to a request of a peer; may be long in coming."""
         if not self.is_running:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The quorum's replica is not running.")
+            raise _not_running()
         self._next_request_id += 1
         request_id = self._next_request_id
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -169,10 +170,17 @@ class RaftDriver:
             log.error("The quorum's replica has failed: %s", error, exc_info=None if is_known else error)
             if self._timer is not None:
                 self._timer.cancel()
+            self._refuse_waiting()
             if self.on_failed is not None:
                 self.on_failed(error)
 
     # Inside.
+
+    def _refuse_waiting(self) -> None:
+        """Parked fetches and changes of voters: nobody is left to answer them."""
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(_not_running())
 
     def _tell(self, event: Callable[[], object], *, may_append: bool = True) -> None:
         """The replica hears of something; if that breaks it, the driver has failed."""
@@ -249,7 +257,7 @@ class RaftDriver:
             self.is_flushing = True
             self._start(self._flush(ready.flush))
         if ready.freeze is not None:
-            self._start(self._freeze(ready.freeze))
+            self._start(self._freeze(ready.freeze, self._disk.prepare_freeze(ready.freeze)))
         if ready.leader is not None and self.on_leader_change is not None:
             self.on_leader_change(ready.leader)
         if ready.high_watermark is not None and self.on_commit is not None:
@@ -278,9 +286,9 @@ class RaftDriver:
         if self.on_flushed is not None and self.is_running:
             self.on_flushed()
 
-    async def _freeze(self, snapshot_id: SnapshotId) -> None:
+    async def _freeze(self, snapshot_id: SnapshotId, freeze: Callable[[], object]) -> None:
         try:
-            await self._in_thread(self._disk.freeze_snapshot, snapshot_id)
+            await self._in_thread(freeze)
         except Exception as error:
             self.fail(error)
             return
@@ -316,3 +324,7 @@ class RaftDriver:
         if key not in self._peers:
             self._peers[key] = Peer((host, port), self._peer_settings)
         return self._peers[key]
+
+
+def _not_running() -> KafkaError:
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The quorum's replica is not running.")

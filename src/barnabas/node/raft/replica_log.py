@@ -1,9 +1,9 @@
 """The files of a replica as `core/raft` sees them: the log, the snapshots beside it, and `quorum-state`.
 
-Nothing waits for the disk but what runs on the flusher's thread: `prepare_flush`'s result, `write_quorum_state` and
-`freeze_snapshot`. A snapshot that is being fetched is a `.part` file; frozen, it has its name and is on the disk, and
-only then the log before it goes. If a crash comes between the two, the next start finds a snapshot ahead of the log and
-begins behind it.
+Nothing waits for the disk but what runs on the flusher's thread: the results of `prepare_flush` and `prepare_freeze`,
+and `write_quorum_state`. A snapshot that is being fetched is a `.part` file, another one each time it is begun; frozen,
+it has its name and is on the disk, and only then the log before it goes. If a crash comes between the two, the next
+start finds a snapshot ahead of the log and begins behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import NamedTuple
 
 from barnabas.core import raft
 from barnabas.core.raft import EpochEnd, QuorumState, end_offset_for_epoch
@@ -25,6 +26,14 @@ from barnabas.node.storage.log_opening import open_log
 from barnabas.wire.errors import KafkaError
 from barnabas.wire.schema import Buffer
 from barnabas.wire.uuids import Uuid
+
+
+class _Partial(NamedTuple):
+    """A snapshot that is being fetched."""
+
+    id: raft.SnapshotId
+    path: Path
+    file: int
 
 
 class ReplicaLog:
@@ -41,7 +50,8 @@ class ReplicaLog:
         self._log = metadata_log.partition_log
         self._clock = clock
         self._snapshots = sorted(list_snapshots(directory) if snapshots is None else snapshots)
-        self._partial: tuple[raft.SnapshotId, int] | None = None
+        self._partial: _Partial | None = None
+        self._partials = 0  # begun so far
         self._flushing: FlushTask | None = None
 
     @classmethod
@@ -140,11 +150,13 @@ class ReplicaLog:
     def write_snapshot(self, snapshot_id: raft.SnapshotId, position: int, data: Buffer) -> None:
         if position == 0:
             self._drop_partial()
-            path = self._partial_path(snapshot_id)
-            self._partial = (snapshot_id, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+            self._partials += 1
+            end_offset, epoch = snapshot_id
+            path = self.directory / f"{end_offset:020}-{epoch:010}-{self._partials}.checkpoint{PARTIAL_SUFFIX}"
+            self._partial = _Partial(snapshot_id, path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
         assert self._partial is not None
-        assert self._partial[0] == snapshot_id
-        write_fully(self._partial[1], memoryview(data))
+        assert self._partial.id == snapshot_id
+        write_fully(self._partial.file, memoryview(data))
 
     def start_at_snapshot(self, snapshot_id: raft.SnapshotId) -> None:
         kept = SnapshotId(*snapshot_id)
@@ -182,23 +194,25 @@ class ReplicaLog:
         assert self._flushing is not None
         self._metadata_log.synced(self._flushing)
 
-    def freeze_snapshot(self, snapshot_id: raft.SnapshotId) -> None:
+    def prepare_freeze(self, snapshot_id: raft.SnapshotId) -> Callable[[], object]:
+        """The snapshot is whole. What is fetched from now on, even of the same one, goes to a file of its own."""
         partial, self._partial = self._partial, None
-        if partial is None or partial[0] != snapshot_id:
-            return  # Another is fetched by now.
-        os.fsync(partial[1])
-        os.close(partial[1])
-        self._partial_path(snapshot_id).rename(self._path(snapshot_id))
-        fsync_path(str(self.directory))
+        assert partial is not None
+        assert partial.id == snapshot_id
+
+        def freeze() -> None:
+            os.fsync(partial.file)
+            os.close(partial.file)
+            partial.path.rename(self._path(snapshot_id))
+            fsync_path(str(self.directory))
+
+        return freeze
 
     def _drop_partial(self) -> None:
         if self._partial is not None:
-            os.close(self._partial[1])
-            unlink_all([str(self._partial_path(self._partial[0]))])
+            os.close(self._partial.file)
+            unlink_all([str(self._partial.path)])
             self._partial = None
 
     def _path(self, snapshot_id: raft.SnapshotId) -> Path:
         return self.directory / SnapshotId(*snapshot_id).file_name
-
-    def _partial_path(self, snapshot_id: raft.SnapshotId) -> Path:
-        return self.directory / (SnapshotId(*snapshot_id).file_name + PARTIAL_SUFFIX)

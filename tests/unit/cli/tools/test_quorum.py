@@ -19,6 +19,13 @@ def test_an_election_is_told_as_it_happens() -> None:
     assert explain(other, other) == []
 
 
+def test_who_voted_is_told_if_the_leader_says_so() -> None:
+    led, nobody, other = Look(1, 4, 90, THREE), Look(), Look(2, 5, 95, THREE)
+    assert explain(led, other, (2, 3)) == ["Node 2 was elected and leads epoch 5: 2 and 3 voted for it."]
+    assert explain(nobody, other, (1, 2, 3)) == ["Node 2 leads epoch 5: 1, 2 and 3 voted for it."]
+    assert explain(led, Look(1, 5, 95, THREE[:1]), (1,))[0].endswith("leads epoch 5: 1 alone voted for it.")
+
+
 def test_that_nobody_can_be_asked_is_told_once_and_not_taken_for_an_election() -> None:
     led, gone = Look(1, 4, 90, THREE), Look(problem="localhost:9092 cannot be reached.")
     assert explain(led, gone) == explain(None, gone) == ["Nobody answers: localhost:9092 cannot be reached."]
@@ -40,3 +47,20 @@ def test_a_voter_that_has_not_asked_for_long_is_marked() -> None:
         ["2", "voter", "98", "2", "100", "ms", "ago"],
         ["3", "voter", "50", "50", "9000", "ms", "ago", "silent"],
     ]
+
+
+def test_a_long_sentence_goes_on_in_the_next_line() -> None:
+    (sentence,) = explain(Look(1, 4, 90, THREE), Look())
+    shown = page(Look(), [f"12:00:00  {sentence}"], 80, 10_000, colourful=False)
+    told = shown[shown.index("") + 3 :]
+    assert all(len(line) <= 80 for line in told)
+    assert " ".join(" ".join(told).split()) == f"12:00:00 {sentence}"
+
+
+def test_what_nobody_has_said_is_not_shown() -> None:
+    assert page(Look(), [], 100, 10_000, colourful=False)[0] == "barnabas quorum watch   nobody leads"
+
+
+def test_of_a_voter_that_the_leader_has_not_heard_of_nothing_is_known() -> None:
+    shown = page(Look(1, 5, 98, (Replica(1, 100, 9000), Replica(2, -1, -1))), [], 100, 10_000, colourful=False)
+    assert shown[4].split() == ["2", "voter", "?", "?", "never", "silent"]

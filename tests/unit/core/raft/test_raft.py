@@ -6,7 +6,17 @@ from random import Random
 
 import pytest
 
-from barnabas.core.raft import LeaderAndEpoch, Node, NotLeader, QuorumState, Ready, ReplicaKey, SnapshotId, VoterSet
+from barnabas.core.raft import (
+    Answered,
+    LeaderAndEpoch,
+    Node,
+    NotLeader,
+    QuorumState,
+    Ready,
+    ReplicaKey,
+    SnapshotId,
+    VoterSet,
+)
 from barnabas.core.raft.decide import (
     REFUSAL_BACKOFF_MS,
     REFUSAL_STEP_MS,
@@ -478,12 +488,21 @@ def test_a_snapshot_is_fetched_piece_by_piece_and_frozen_before_the_log_goes() -
     ready = stage.answer(ready.messages[0], fetched_piece(5, 2, (10, 4), len(data), 50, data[50:]))
     assert ready.freeze == SnapshotId(10, 4)
     assert ready.messages == []
-    stage.log.freeze(SnapshotId(10, 4))
+    stage.log.prepare_freeze(SnapshotId(10, 4))()
     stage.raft.snapshot_frozen(SnapshotId(10, 4), stage.now_ms)
     ready = stage.ready()
     assert ready.high_watermark == 10
     assert (stage.log.start_offset, stage.log.end_offset) == (10, 10)
     assert ready.messages[0].body.topics[0].partitions[0].fetch_offset == 10  # type: ignore[attr-defined]
+
+
+def test_a_snapshot_of_a_leader_that_is_another_meanwhile_is_not_frozen() -> None:
+    """What was fetched may be begun anew from the next one before the driver comes to it."""
+    stage = Stage()
+    fetch = stage.ask(begin_request(5, leader=2)).messages[-1]
+    (piece,) = stage.answer(fetch, fetched(5, 2, snapshot=(10, 4))).messages
+    stage.raft.step(Answered(piece.correlation_id, fetched_piece(5, 2, (10, 4), 5, 0, b"whole")), stage.now_ms)
+    assert stage.ask(begin_request(6, leader=3)).freeze is None
 
 
 def test_a_follower_stands_for_election_when_its_leader_is_silent() -> None:

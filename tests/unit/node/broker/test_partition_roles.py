@@ -231,7 +231,7 @@ def test_what_a_follower_has_is_not_noted_by_one_who_leads_no_more_when_its_fetc
         cached = PartitionFetch("orders", asked, from_replica=True)
         cached.partition = one.partition
         fetch = _Fetch.__new__(_Fetch)
-        fetch._replica, fetch._turn = (2, -1), Turn()
+        fetch._replica, fetch._turn, fetch._unnoted, fetch._unreadable = (2, -1), Turn(), None, []
         fetch._node = SimpleNamespace(clock=lambda: NOW_MS)  # type: ignore[assignment]
         fetch._read = [(cached, one.partition.read(cached, 1 << 20, True, False))]
         await fetch._turn.give_up()

@@ -1,16 +1,18 @@
-"""What a leader answers to followers whose replicas are throttled, and to sessions that grow."""
+"""What a leader answers to followers whose replicas are throttled, and to sessions that grow; what it notes of them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.core.metadata.state import MetadataImage
+from barnabas.core.metadata.state import MetadataImage, PartitionState
+from barnabas.core.replication.state import LeaderState
 from barnabas.node.broker.fetch_sessions import SHARE, FetchSessions
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.throttles import ReplicaThrottle
@@ -47,12 +49,12 @@ class Leader:
             directories=[ZERO_UUID] * 3,
         )
         self.image.replay_all([TopicRecord(name="orders", topic_id=TOPIC_ID), record])
-        config = LogConfig(leader_replication_throttled_replicas=throttled)
-        log = create_log(tmp_path / "orders-0", "orders", 0, config, now_ms=NOW_MS)
-        self.partition = Partition(1, self.image.topics["orders"].partitions[0], log, 0)
+        self.throttled, self.directory = throttled, tmp_path
+        self.partition = self.host(self.image.topics["orders"].partitions[0])
         for _ in range(3):
             self.partition.append(bytearray(crafted_batch()), 1, NOW_MS)
-        self.partitions = SimpleNamespace(get=lambda name, index: self.partition)
+        self.others: dict[int, Partition] = {}
+        self.partitions = SimpleNamespace(get=lambda name, index: self.others.get(index, self.partition))
         self.fetch_sessions = FetchSessions(10, self.clock)
         self.config = SimpleNamespace(fetch_max_bytes=1 << 20, replica_selector_class=None)
         self.seconds = 0.0
@@ -61,6 +63,13 @@ class Leader:
         )
         throttle.limit(1)
         self.throttles = SimpleNamespace(leader=throttle)
+
+    def host(self, state: PartitionState) -> Partition:
+        config = LogConfig(leader_replication_throttled_replicas=self.throttled)
+        name = f"{state.topic}-{state.index}"
+        return Partition(
+            1, state, create_log(self.directory / name, state.topic, state.index, config, now_ms=NOW_MS), 0
+        )
 
     def clock(self) -> int:
         return NOW_MS
@@ -86,6 +95,20 @@ class Leader:
             session_id=session_id,
             session_epoch=epoch,
             topics=[FetchTopic(topic_id=TOPIC_ID, partitions=partitions)],
+        )
+        response: FetchResponse = FetchResponse.decode(await self._answer(request), VERSION)
+        return response
+
+    async def follow(self, session_id: int, epoch: int, asked: FetchPartition) -> FetchResponse:
+        """A request of the follower that is in sync, which names one partition more."""
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=IN_SYNC),
+            max_wait_ms=WAIT_MS if epoch else 0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[asked])],
         )
         response: FetchResponse = FetchResponse.decode(await self._answer(request), VERSION)
         return response
@@ -168,5 +191,26 @@ def test_a_session_that_grows_beyond_its_share_ends_and_one_that_does_not_counts
             assert (await leader.continue_session(session_id, 2, range(2))).error_code == ErrorCode.NONE
         refused = await leader.continue_session(session_id, 3, range(3))
         assert (refused.error_code, len(leader.fetch_sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+    asyncio.run(story())
+
+
+def test_a_follower_that_knew_of_the_leader_before_the_leader_did_is_noted_when_it_is_answered(tmp_path: Path) -> None:
+    """It has everything and hears so: it asks for nothing new, and this was the only time it said what it has."""
+
+    async def story() -> None:
+        leader = Leader(tmp_path, ())
+        state = replace(leader.image.topics["orders"].partitions[0], index=1)
+        led = leader.others[1] = leader.host(state)
+        at_the_end = FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=100, current_leader_epoch=0)
+        session_id = (await leader.follow(0, 0, at_the_end)).session_id
+        newer = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100, current_leader_epoch=1)
+        waiting = asyncio.ensure_future(leader.follow(session_id, 1, newer))
+        await asyncio.sleep(0.02)
+        led.apply(replace(state, leader_epoch=1, partition_epoch=1))
+        (topic,) = (await waiting).responses
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(1, ErrorCode.NONE)]
+        assert isinstance(led.replication, LeaderState)
+        assert led.replication.follower_end_offset(IN_SYNC) == 0
 
     asyncio.run(story())

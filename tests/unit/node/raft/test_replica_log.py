@@ -80,8 +80,8 @@ def fetch_snapshot(files: ReplicaLog, memory: MemoryLog, snapshot_id: SnapshotId
         log.write_snapshot(snapshot_id, 0, data[:40])
         log.write_snapshot(snapshot_id, 40, data[40:])
     assert files.snapshot_size(snapshot_id) is None
-    files.freeze_snapshot(snapshot_id)
-    memory.freeze(snapshot_id)
+    files.prepare_freeze(snapshot_id)()
+    memory.prepare_freeze(snapshot_id)()
     files.start_at_snapshot(snapshot_id)
     memory.start_at_snapshot(snapshot_id)
     assert files.snapshot_size(snapshot_id) == len(data)
@@ -96,10 +96,27 @@ def test_a_snapshot_that_was_frozen_before_a_crash_is_where_the_log_begins(
     files.append(build_batch([b"old"], base_offset=0, epoch=1, now_ms=1))
     snapshot_id = SnapshotId(9, 2)
     files.write_snapshot(snapshot_id, 0, b"whole")
-    files.freeze_snapshot(snapshot_id)
+    files.prepare_freeze(snapshot_id)()
     files.close(clean=False)
     files = open_log(directory, flusher)
     assert (files.start_offset, files.end_offset, files.last_epoch) == (9, 9, 2)
+    files.close(clean=True)
+
+
+def test_a_snapshot_that_is_begun_anew_while_it_is_frozen_is_whole(tmp_path: Path, flusher: ThreadPoolExecutor) -> None:
+    """The leader may be another before the disk has it; this one offers the snapshot of the same name."""
+    directory = tmp_path / f"{TOPIC}-0"
+    files = open_log(directory, flusher)
+    snapshot_id = SnapshotId(9, 2)
+    files.write_snapshot(snapshot_id, 0, b"whole")
+    freeze = files.prepare_freeze(snapshot_id)
+    files.write_snapshot(snapshot_id, 0, b"ha")
+    freeze()
+    assert (directory / "00000000000000000009-0000000002.checkpoint").read_bytes() == b"whole"
+    files.write_snapshot(snapshot_id, 2, b"lf")
+    files.prepare_freeze(snapshot_id)()
+    assert (directory / "00000000000000000009-0000000002.checkpoint").read_bytes() == b"half"
+    assert not list(directory.glob("*.part"))
     files.close(clean=True)
 
 
