@@ -92,9 +92,7 @@ def test_numbers_of_the_console_producer_keep_their_order_while_brokers_stop_and
     """As `seq 1000000 | kafka-console-producer` of the courses. That tool gives up after three tries by itself."""
     cluster.create_topic("numbers", PARTITIONS, 3)
     wait_in_sync(cluster, "numbers", cluster.broker_ids)
-    arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "numbers"]
-    endless = ["--message-send-max-retries", "1000000"]
-    command = [sys.executable, "-m", "barnabas", "console-producer", *arguments, *endless]
+    command = [*console_command(cluster, "numbers"), "--message-send-max-retries", "1000000"]
     stopped, killed = cluster.broker_ids[:2]
     enough = threading.Event()
     typed: list[int] = []
@@ -121,6 +119,17 @@ def test_numbers_of_the_console_producer_keep_their_order_while_brokers_stop_and
         values = [int(found[key]) for key in sorted(found) if key[0] == partition]
         assert values == sorted(values), "in the order in which they were typed"
     assert sorted(int(value) for value in found.values()) == typed, "each is there once"
+
+
+def console_command(cluster: Cluster, topic: str) -> list[str]:
+    arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic]
+    return [sys.executable, "-m", "barnabas", "console-producer", *arguments]
+
+
+def console_producer(cluster: Cluster, topic: str, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        console_command(cluster, topic), input=text, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def type_numbers(tool: subprocess.Popen[str], typed: list[int], enough: threading.Event) -> None:
@@ -164,6 +173,9 @@ def test_with_one_broker_left_acks_all_is_refused_and_acks_1_goes_on(cluster: Cl
         refused = produce_one(cluster, "alone", b"refused", acks="all", **quick)
         assert isinstance(refused, KafkaError)
         assert refused.code() in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError._MSG_TIMED_OUT)
+        told = console_producer(cluster, "alone", "refused too\n")
+        assert told.returncode == 1
+        assert "NOT_ENOUGH_REPLICAS" in told.stderr
         assert produce_one(cluster, "alone", b"lonely", acks="1") == 1
         assert read_all(cluster, "alone", 1) == {(0, committed): b"committed"}, "what is not committed is not read"
     finally:
