@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -85,6 +88,78 @@ def test_killed_brokers_take_nothing_along_that_was_acknowledged(cluster: Cluste
     )
 
 
+def test_numbers_of_the_console_producer_keep_their_order_while_brokers_stop_and_die(cluster: Cluster) -> None:
+    """As `seq 1000000 | kafka-console-producer` of the courses. That tool gives up after three tries by itself."""
+    cluster.create_topic("numbers", PARTITIONS, 3)
+    wait_in_sync(cluster, "numbers", cluster.broker_ids)
+    command = [*console_command(cluster, "numbers"), "--message-send-max-retries", "1000000"]
+    stopped, killed = cluster.broker_ids[:2]
+    enough = threading.Event()
+    typed: list[int] = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as tool:
+        typing = threading.Thread(target=type_numbers, args=(tool, typed, enough))
+        typing.start()
+        try:
+            wait_for_more(cluster, "numbers")
+            cluster.stop(stopped)
+            wait_for_more(cluster, "numbers")
+            cluster.start(stopped)
+            wait_in_sync(cluster, "numbers", cluster.broker_ids)
+            cluster.kill(killed)
+            wait_led(cluster, "numbers", by_none_of=[killed])
+            wait_for_more(cluster, "numbers")
+            cluster.start(killed)
+        finally:
+            enough.set()
+            typing.join()
+        assert tool.wait(120) == 0
+    wait_in_sync(cluster, "numbers", cluster.broker_ids)
+    found = read_all(cluster, "numbers", PARTITIONS)
+    for partition in range(PARTITIONS):
+        values = [int(found[key]) for key in sorted(found) if key[0] == partition]
+        assert values == sorted(values), "in the order in which they were typed"
+    assert sorted(int(value) for value in found.values()) == typed, "each is there once"
+
+
+def console_command(cluster: Cluster, topic: str) -> list[str]:
+    arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic]
+    return [sys.executable, "-m", "barnabas", "console-producer", *arguments]
+
+
+def console_producer(cluster: Cluster, topic: str, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        console_command(cluster, topic), input=text, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def type_numbers(tool: subprocess.Popen[str], typed: list[int], enough: threading.Event) -> None:
+    assert tool.stdin is not None
+    with tool.stdin as lines:
+        while not enough.wait(0.005):
+            typed.append(len(typed) + 1)
+            lines.write(f"{typed[-1]}\n")
+            lines.flush()
+
+
+def wait_for_more(cluster: Cluster, topic: str, count: int = 100) -> None:
+    """So many records are committed from now on."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "counts"})
+    partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    counts: list[int] = []
+
+    def has_more() -> bool:
+        try:
+            counts.append(sum(consumer.get_watermark_offsets(each, 10)[1] for each in partitions))
+        except KafkaException:
+            return False  # a leader is just moving
+        return counts[-1] >= counts[0] + count
+
+    try:
+        wait_until(has_more, f"{count} records more are in {topic}", limit_s=120)
+    finally:
+        consumer.close()
+
+
 def test_with_one_broker_left_acks_all_is_refused_and_acks_1_goes_on(cluster: Cluster) -> None:
     cluster.create_topic("alone", 1, 3)
     wait_in_sync(cluster, "alone", cluster.broker_ids)
@@ -98,6 +173,9 @@ def test_with_one_broker_left_acks_all_is_refused_and_acks_1_goes_on(cluster: Cl
         refused = produce_one(cluster, "alone", b"refused", acks="all", **quick)
         assert isinstance(refused, KafkaError)
         assert refused.code() in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError._MSG_TIMED_OUT)
+        told = console_producer(cluster, "alone", "refused too\n")
+        assert told.returncode == 1
+        assert "NOT_ENOUGH_REPLICAS" in told.stderr
         assert produce_one(cluster, "alone", b"lonely", acks="1") == 1
         assert read_all(cluster, "alone", 1) == {(0, committed): b"committed"}, "what is not committed is not read"
     finally:

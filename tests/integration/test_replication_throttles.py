@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from barnabas.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.support.replication.watching import describe, wait_in_sync
+from tests.support.replication.watching import describe, read_all, wait_in_sync
 from tests.support.waiting import wait_until
 
 MEGABYTE = 1_000_000
@@ -144,13 +145,7 @@ def test_kafka_reassign_partitions_sets_a_throttle_changes_it_and_removes_it(clu
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [3, 2]}]}))
 
-    def tool(*words: str) -> str:
-        command = [sys.executable, "-m", "barnabas", "reassign-partitions"]
-        command += ["--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file", str(plan), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
+    tool = partial(reassign, cluster, plan)
     tool("--execute", "--throttle", "1000")
     assert "still in progress" in tool("--verify"), "2 MB at 1 kB/s take half an hour"
     assert sorted(describe(cluster, "moved")[0].in_sync) == [1, 2]
@@ -164,6 +159,34 @@ def test_kafka_reassign_partitions_sets_a_throttle_changes_it_and_removes_it(clu
     wait_in_sync(cluster, "moved", [2, 3])
     tool("--verify")
     assert not throttles(cluster, "moved")
+
+
+def test_a_move_that_is_under_way_is_cancelled_and_takes_nothing_along(cluster: Cluster, tmp_path: Path) -> None:
+    make_topic(cluster, "called-back", [1, 2])
+    write(cluster, "called-back")
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "called-back", "partition": 0, "replicas": [3]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    copy = Path(cluster.nodes[3].data_dir) / "called-back-0"
+    reassign(cluster, plan, "--execute", "--throttle", "1000")
+    wait_until(copy.exists, "broker 3 has begun to copy")
+    assert sorted(describe(cluster, "called-back")[0].replicas) == [1, 2, 3]
+    told = reassign(cluster, plan, "--cancel")
+    assert "Successfully cancelled partition reassignment for: called-back-0" in told
+    assert describe(cluster, "called-back")[0].replicas == [1, 2]
+    assert not throttles(cluster, "called-back")
+    wait_until(lambda: not copy.exists(), "broker 3 has given its copy up")
+    write(cluster, "called-back", MEGABYTE)
+    assert len(read_all(cluster, "called-back", 1)) == (SIZE + MEGABYTE) // 10_000
+    assert "None of the specified partition reassignments are active." in reassign(cluster, plan, "--cancel")
+
+
+def reassign(cluster: Cluster, plan: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "barnabas", "reassign-partitions"]
+    command += ["--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file", str(plan), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def throttles(cluster: Cluster, topic: str) -> dict[str, dict[str, str]]:

@@ -94,6 +94,7 @@ class ProducerBatch:
         "partition",
         "producer",
         "ratio",
+        "refusals",
         "reserved",
         "retry_at",
         "shares",
@@ -118,6 +119,7 @@ class ProducerBatch:
         self.ratio = 1.0
         self.stamped: tuple[int, int, int] = (-1, -1, -1)
         self.attempts = 0
+        self.refusals = 0  # because too few replicas are in sync
         self.retry_at = 0.0
         self.lost = False  # its connection broke, so it may have been written
         self.base_offset = -1

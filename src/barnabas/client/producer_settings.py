@@ -24,6 +24,7 @@ class ProducerSettings:
     idempotent: bool = True
     in_flight_max: int = 5
     retries: int = INT32_MAX
+    refusals_max: int = INT32_MAX  # because too few replicas are in sync, of one batch
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     buffer_memory: int = 32 * 1024 * 1024

@@ -69,6 +69,7 @@ LEADER_WRONG = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
+REPLICAS_MISSING = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 TOPIC_MAY_COME = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
 )
@@ -411,7 +412,8 @@ class SendCore:
                     log.warning("%s-%s: %s; going on with a new producer epoch", *batch.partition, code.name)
                     self._accumulator.start_over(batch)
                 self._accumulator.retry(batch, now)
-        elif code in RETRIABLE and batch.attempts <= self._settings.retries:
+        elif code in RETRIABLE and self._may_retry(batch, code):
+            self._trouble = Refused(code)
             with self._changed:
                 if code in LEADER_WRONG:
                     self._stale.add(batch.partition[0])
@@ -422,6 +424,11 @@ class SendCore:
                 message = f"a batch of {batch.size} bytes is larger than the topic's max.message.bytes"
             said = f": {message}" if message else ""
             self._fail(batch, Refused(code, f"{batch.count} records for {topic}-{index} were refused{said}"))
+
+    def _may_retry(self, batch: ProducerBatch, code: ErrorCode) -> bool:
+        if code in REPLICAS_MISSING:
+            batch.refusals += 1
+        return batch.attempts <= self._settings.retries and batch.refusals <= self._settings.refusals_max
 
     def _drop(self, node_id: int, error: ClientError) -> None:
         """The connection is of no use: what was on it goes back, in its order."""

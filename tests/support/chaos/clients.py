@@ -7,6 +7,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,8 @@ from tests.support.chaos.history import (
 )
 
 LIMIT_S = 120.0
+# For a thread to end, which may have to wait for something within it first.
+ENDS_S = 2 * LIMIT_S
 QUEUED_MAX = 1000
 REGISTERED_S = 1.0
 # librdkafka 2.16 waits beyond a call's time-out for a group coordinator that was killed and has left the metadata, for
@@ -60,7 +63,7 @@ class Client(threading.Thread):
         except BaseException as error:
             self.failure = error
 
-    def end(self, limit_s: float = LIMIT_S) -> None:
+    def end(self, limit_s: float = ENDS_S) -> None:
         self.enough.set()
         self.join(limit_s)
         if self.is_alive():
@@ -208,6 +211,12 @@ def within(limit_s: float, call: Callable[[], object]) -> None:
         raise raised[0]
 
 
+def leave(consumer: Consumer) -> None:
+    """Closes it. Nothing that is judged depends on when librdkafka has found the coordinator to say goodbye to."""
+    with suppress(Stuck):
+        within(STUCK_S, consumer.close)
+
+
 class TransactionalWriter(TransactionalClient):
     """Values to several partitions at once. Some transactions are aborted, some are left to a successor."""
 
@@ -237,6 +246,21 @@ class TransactionalWriter(TransactionalClient):
             self.producer = None
 
 
+def open_member(servers: str, group: str) -> Consumer:
+    """Of a group, which reads committed records from the beginning and commits when it is told to."""
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "session.timeout.ms": 10_000,
+            **QUICK,
+        }
+    )
+
+
 class Copier(TransactionalClient):
     """Reads a topic in a group, writes each value to another in a transaction, and commits the offsets with it."""
 
@@ -259,11 +283,13 @@ class Copier(TransactionalClient):
     def finish(self) -> None:
         deadline = time.monotonic() + LIMIT_S
         while not (self._is_idle and self._has_finished()):
-            if time.monotonic() > deadline:
+            if self.ends is None:
+                deadline = time.monotonic() + LIMIT_S  # it counts from when the end is known
+            elif time.monotonic() > deadline:
                 raise AssertionError(f"{self.source} was not copied to its end within {LIMIT_S:g} s: {self._last}")
             self.work()
         if self._consumer is not None:
-            self._consumer.close()
+            leave(self._consumer)
 
     def _has_finished(self) -> bool:
         if self.ends is None or self._consumer is None:
@@ -298,17 +324,7 @@ class Copier(TransactionalClient):
         self.commit(transaction)
 
     def _open_consumer(self) -> Consumer:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": self.name,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "session.timeout.ms": 10_000,
-                **QUICK,
-            }
-        )
+        consumer = open_member(self.servers, self.name)
         consumer.subscribe([self.source])
         return consumer
 
@@ -316,7 +332,7 @@ class Copier(TransactionalClient):
         """Both anew: what was not committed is read again."""
         self.producer = None
         if self._consumer is not None:
-            self._consumer.close()
+            leave(self._consumer)
             self._consumer = None
 
 
@@ -326,20 +342,15 @@ class Reader(Client):
     def __init__(self, name: str, servers: str, history: History, seed: int, group: str, topics: list[str]) -> None:
         super().__init__(name, servers, history, seed)
         self.group = group
+        self.topics = topics
         self._assignments = 0
         self._committed_at = 0.0
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "session.timeout.ms": 10_000,
-                **QUICK,
-            }
-        )
-        self._consumer.subscribe(topics, on_assign=self._assigned, on_lost=self._lost)
+        self._consumer = self._open_consumer()
+
+    def _open_consumer(self) -> Consumer:
+        consumer = open_member(self.servers, self.group)
+        consumer.subscribe(self.topics, on_assign=self._assigned, on_lost=self._lost)
+        return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assignments += 1
@@ -358,15 +369,19 @@ class Reader(Client):
 
     def _commit(self) -> None:
         self._committed_at = time.monotonic()
+        done: list[TopicPartition] = []
         try:
-            done = self._consumer.commit(asynchronous=False)
+            within(STUCK_S, lambda: done.extend(self._consumer.commit(asynchronous=False) or ()))
         except KafkaException:
             return
-        for each in done or []:
+        except Stuck:
+            self._consumer = self._open_consumer()
+            return
+        for each in done:
             if each.error is None and each.offset >= 0:
                 partition = (each.topic, each.partition)
                 self.history.tell_committed(CommittedOffset(self.group, partition, each.offset, time.monotonic()))
 
     def finish(self) -> None:
         self._commit()
-        self._consumer.close()
+        leave(self._consumer)

@@ -16,9 +16,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.testing import Cluster
 from barnabas.wire.batch import read_header
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import KafkaError as KafkaProtocolError
 from tests.support.chaos.clients import QUICK, Client, Copier, Reader, TransactionalWriter, Writer
 from tests.support.chaos.faults import Fault, Faults, draw
-from tests.support.chaos.history import CommittedOffset, History, Partition, Promise
+from tests.support.chaos.history import CommittedOffset, History, Outcome, Partition, Promise
 from tests.support.chaos.judge import Anomaly, judge, written_again
 from tests.support.replication.watching import batches, describe
 
@@ -82,22 +84,26 @@ class Run:
         *,
         kinds: list[str] | None = None,
         tell: Callable[[str], None] = lambda line: None,
+        limit_s: float = LIMIT_S,
     ) -> None:
+        """`limit_s`: what does not come within it is an anomaly; a busy machine needs more."""
         self.history = History(promises=dict(TOPICS), copies=[(IN_ORDER, COPIED)], several_in_flight={"idempotent-1"})
         self.report = Report(seed)
         self._seconds = seconds
         self._kinds = kinds
         self._tell = tell
+        self._limit_s = limit_s
         self._random = random.Random(seed)
 
     def __call__(self, cluster: Cluster) -> Report:
         for topic in TOPICS:
-            cluster.create_topic(topic, PARTITIONS, 3)
+            self._create(cluster, topic)
         clients = self._clients(cluster.bootstrap_servers)
         try:
             for client in clients:
                 client.start()
             self.wait_for(partial(self.is_served_since, 0.0), "no service at the start")
+            self.wait_for(self._has_begun, "no transaction was committed, or nothing read by the group, at the start")
             self.shake(cluster)
             self._settle(cluster, clients)
             self._look(cluster)
@@ -107,6 +113,24 @@ class Run:
         self.report.anomalies += judge(self.history)
         self._count(cluster)
         return self.report
+
+    def _create(self, cluster: Cluster, topic: str) -> None:
+        """A busy broker may be out of service for a moment, and a topic needs all three."""
+        deadline = time.monotonic() + self._limit_s
+        while True:
+            try:
+                return cluster.create_topic(topic, PARTITIONS, 3)
+            except KafkaProtocolError as error:
+                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return None
+                if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
+
+    def _has_begun(self) -> bool:
+        """Else a short run on a slow machine would be over before all of its clients have done anything."""
+        committed = any(each.outcome is Outcome.COMMITTED for each in list(self.history.transactions.values()))
+        return committed and bool(self.history.seen)
 
     def _clients(self, servers: str) -> list[Client]:
         seed, history = self.report.seed, self.history
@@ -171,17 +195,17 @@ class Run:
     def _is_in_sync(self, cluster: Cluster) -> bool:
         try:
             states = [each for topic in TOPICS for each in describe(cluster, topic).values()]
-        except (ClientError, StopIteration, IndexError):
+        except (ClientError, KafkaProtocolError, OSError, StopIteration, IndexError):
             return False
         return all(sorted(each.in_sync) == sorted(cluster.broker_ids) and each.leader >= 0 for each in states)
 
     def wait_for(self, condition: Callable[[], bool], problem: str) -> None:
         """What does not come is an anomaly, and the run goes on."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + self._limit_s
         while not condition():
             if time.monotonic() > deadline:
-                self.report.anomalies.append(Anomaly("liveness", f"{problem} for {LIMIT_S:g} s"))
-                self._tell(f"          {problem} for {LIMIT_S:g} s")
+                self.report.anomalies.append(Anomaly("liveness", f"{problem} for {self._limit_s:g} s"))
+                self._tell(f"          {problem} for {self._limit_s:g} s")
                 return
             time.sleep(0.1)
 
@@ -198,7 +222,7 @@ class Run:
                 self._end(client)
         self.wait_for(lambda: self._is_settled(cluster), "open transactions")
         for copier in copiers:
-            copier.ends = {index: self._end_offset(cluster, (IN_ORDER, index)) for index in range(PARTITIONS)}
+            self.wait_for(partial(self._tell_ends, cluster, copier), "the ends of a topic are not told")
             self._end(copier)
         self.wait_for(lambda: self._is_settled(cluster), "open transactions")
 
@@ -207,6 +231,13 @@ class Run:
             client.end()
         except AssertionError as error:
             self.report.anomalies.append(Anomaly("liveness", str(error)))
+
+    def _tell_ends(self, cluster: Cluster, copier: Copier) -> bool:
+        try:
+            copier.ends = {index: self._end_offset(cluster, (IN_ORDER, index)) for index in range(PARTITIONS)}
+        except KafkaException:
+            return False
+        return True
 
     def _end_offset(self, cluster: Cluster, partition: Partition, level: str = "read_committed") -> int:
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "looks", "isolation.level": level}
@@ -232,15 +263,9 @@ class Run:
     def _look(self, cluster: Cluster) -> None:
         """With new clients, from the beginning."""
         for topic in TOPICS:
-            self.history.log |= read(cluster.bootstrap_servers, topic, "read_committed")
-            self.history.raw |= read(cluster.bootstrap_servers, topic, "read_uncommitted")
-        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP, **QUICK})
-        wanted = [TopicPartition(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
-        for each in consumer.committed(wanted, 30):
-            if each.offset >= 0:
-                partition = (each.topic, each.partition)
-                self.history.tell_committed(CommittedOffset(GROUP, partition, each.offset, time.monotonic()))
-        consumer.close()
+            self.history.log |= read(cluster.bootstrap_servers, topic, "read_committed", self._limit_s)
+            self.history.raw |= read(cluster.bootstrap_servers, topic, "read_uncommitted", self._limit_s)
+        self.wait_for(lambda: self._look_at_offsets(cluster), "the offsets of the group are not told")
         self.wait_for(lambda: self._logs_are_equal(cluster), "the replicas' logs differ")
         self._note_writers(cluster)
         for node_id, node in cluster.nodes.items():
@@ -248,6 +273,20 @@ class Run:
                 at = said.index("Traceback")
                 told = said[max(at - 300, 0) : at + 2500]
                 self.report.anomalies.append(Anomaly("traceback", f"node {node_id}: {told}"))
+
+    def _look_at_offsets(self, cluster: Cluster) -> bool:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP, **QUICK})
+        wanted = [TopicPartition(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
+        try:
+            for each in consumer.committed(wanted, 10):
+                if each.offset >= 0:
+                    partition = (each.topic, each.partition)
+                    self.history.tell_committed(CommittedOffset(GROUP, partition, each.offset, time.monotonic()))
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        return True
 
     def _note_writers(self, cluster: Cluster) -> None:
         """Of what is at several places."""
@@ -286,7 +325,7 @@ class Run:
         }
 
 
-def read(servers: str, topic: str, level: str) -> dict[Partition, dict[int, bytes]]:
+def read(servers: str, topic: str, level: str, limit_s: float = LIMIT_S) -> dict[Partition, dict[int, bytes]]:
     """Every record of a topic, by partition and offset, to the end as it is now."""
     consumer = Consumer(
         {
@@ -304,7 +343,7 @@ def read(servers: str, topic: str, level: str) -> dict[Partition, dict[int, byte
     found: dict[Partition, dict[int, bytes]] = {(topic, index): {} for index in range(PARTITIONS)}
     ended: set[int] = set()
     errors: set[str] = set()
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     try:
         while len(ended) < PARTITIONS:
             if time.monotonic() > deadline:

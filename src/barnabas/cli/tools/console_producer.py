@@ -1,7 +1,8 @@
 """`kafka-console-producer`: each line of stdin is a record.
 
 Reads only as fast as the cluster takes it. Unless limits are given, a record is tried for as long as it takes: a broker
-that goes away and comes back costs neither records nor their order. What Kafka's tool logs about that is left out.
+that goes away and comes back costs neither records nor their order. What Kafka's tool logs about that is left out. Only
+where too few replicas are in sync a record is given up after some seconds (Kafka's tool gives up after the third try).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 INT32_MAX = 2**31 - 1
 PROMPT = b">"
+REFUSALS_MAX = 50  # five seconds with the pause that is the default: a broker that is just back is in sync by then
 
 # Options that are properties of the producer, and what holds if neither is given.
 AS_PROPERTIES = {
@@ -105,7 +107,8 @@ def run(parsed: Parsed, *, schema_type: str | None = None) -> int:
         # Whoever cannot be reached at the start is told at once, a topic that does not come after a while.
         wait_for_topic(cluster, parsed.text("topic") or "", chosen.max_block_ms)
     # From then on a full buffer is waited for: that is a broker which is slow, or away.
-    producer = Producer(settings, replace(chosen, max_block_ms=INT32_MAX))
+    refusals_max = REFUSALS_MAX if chosen.delivery_timeout_ms == INT32_MAX else chosen.refusals_max
+    producer = Producer(settings, replace(chosen, max_block_ms=INT32_MAX, refusals_max=refusals_max))
     return _produce(producer, parsed, reader, chosen.max_request_size)
 
 

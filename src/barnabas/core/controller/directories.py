@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.metadata.state import NO_LEADER, BrokerState, MetadataImage, PartitionState
-from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    ResponseDirectoryData,
-    ResponsePartitionData,
-    ResponseTopicData,
-)
 from barnabas.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from barnabas.wire.schema import Record
 from barnabas.wire.uuids import ZERO_UUID, Uuid
@@ -56,52 +48,6 @@ def accepts_replicas(broker: BrokerState) -> bool:
 def is_unassigned(partition: PartitionState, broker_id: int) -> bool:
     """Whether the broker holds a replica and has not told where."""
     return broker_id in partition.replicas and directory_of(partition, broker_id) in (UNASSIGNED, MIGRATING)
-
-
-def assign_replicas_to_dirs(
-    image: MetadataImage, request: AssignReplicasToDirsRequest
-) -> ControllerDecision[AssignReplicasToDirsResponse]:
-    """A broker tells in which of its directories each of these replicas lies."""
-    response = AssignReplicasToDirsResponse()
-    records: list[Record] = []
-    for directory in request.directories:
-        told = ResponseDirectoryData(id=directory.id)
-        response.directories.append(told)
-        for topic in directory.topics:
-            results = ResponseTopicData(topic_id=topic.topic_id)
-            told.topics.append(results)
-            for each in topic.partitions:
-                result = ResponsePartitionData(partition_index=each.partition_index)
-                results.partitions.append(result)
-                try:
-                    partition = _replica_of(image, topic.topic_id, each.partition_index, request.broker_id)
-                    records += _assign(partition, request.broker_id, directory.id)
-                except KafkaError as error:
-                    result.error_code = error.code
-    return ControllerDecision(records, response)
-
-
-def _replica_of(image: MetadataImage, topic_id: Uuid, index: int, broker_id: int) -> PartitionState:
-    topic = image.topic_by_id(topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = topic.partitions.get(index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if broker_id not in partition.replicas:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    return partition
-
-
-def _assign(partition: PartitionState, broker_id: int, directory: Uuid) -> list[Record]:
-    known = partition.directories or [MIGRATING] * len(partition.replicas)
-    told = [
-        directory if replica == broker_id else of_other
-        for replica, of_other in zip(partition.replicas, known, strict=True)
-    ]
-    if told == known:
-        return []
-    return [PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index, directories=told)]
 
 
 def lose(image: MetadataImage, broker_id: int, directory: Uuid) -> ControllerDecision[None]:

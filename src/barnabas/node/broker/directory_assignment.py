@@ -1,7 +1,8 @@
 """A broker with several log directories tells the controller in which of them each replica lies.
 
 The controller leaves the choice to the broker; a replica is unassigned until it is told. Only then is a replica whose
-directory is not there at a later start known to be offline, and not taken for a new and empty one.
+directory is not there at a later start known to be offline, and not taken for a new and empty one. It is told anew if
+the replica was about to move to a directory that has failed, and has stayed where it was.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from barnabas.core.controller.directories import is_unassigned
+from barnabas.core.controller.directories import directory_of, is_unassigned
 from barnabas.core.metadata.state import MetadataDelta, MetadataImage, PartitionState
 from barnabas.node.broker.registration import BrokerLife
 from barnabas.node.storage.directory.log_dirs import LogDirs
@@ -39,10 +40,21 @@ class DirectoryAssignment:
 
     def _consider(self, states: Iterable[PartitionState]) -> None:
         for state in states:
-            if is_unassigned(state, self._node_id):
+            if is_unassigned(state, self._node_id) or self._has_stayed(state):
                 self._untold[state.topic_id, state.index] = state.topic
         if self._untold and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    def _has_stayed(self, state: PartitionState) -> bool:
+        """Whether the metadata has the replica in a directory to which it does not move any more."""
+        replica = self._log_dirs.get(state.topic, state.index)
+        if replica is None or self._node_id not in state.replicas:
+            return False
+        told = directory_of(state, self._node_id)
+        if self._log_dirs.dir_of(replica).directory_id in (None, told):
+            return False
+        future = self._log_dirs.future_of(state.topic, state.index)
+        return future is None or future.offline or self._log_dirs.dir_of(future).directory_id != told
 
     async def stop(self) -> None:
         """What is not told by now is told at the next start."""

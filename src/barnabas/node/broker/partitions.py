@@ -191,21 +191,27 @@ class Partitions:
         return state.topic_id in self._elsewhere and state.partition_epoch > 0
 
     async def _create(self, states: Iterable[PartitionState]) -> None:
-        mine = [state for state in states if self._node_id in state.replicas]
+        """A directory that fails on the way costs only those that the metadata has there: the others are made anew."""
+        wanted = [state for state in states if self._node_id in state.replicas]
+        while wanted:
+            online = len(self._log_dirs.online)
+            try:
+                return await self._create_all(wanted)
+            except KafkaError as error:
+                logger.error("could not create the logs of %d partitions: %s", len(wanted), error.message)
+            if not 0 < len(self._log_dirs.online) < online:
+                return None
+            wanted = [state for state in wanted if not self._is_lost(state)]
+
+    async def _create_all(self, states: list[PartitionState]) -> None:
         wanted = [
             NewPartition(
                 state.topic, state.index, state.topic_id, self._config_for(state.topic), self._directory_of(state)
             )
-            async for state in in_turns(mine)
+            async for state in in_turns(states)
         ]
-        if not wanted:
-            return
-        try:
-            logs = await self._log_dirs.create_partitions(wanted, now_ms=self._clock())
-        except KafkaError as error:
-            logger.error("could not create the logs of %d partitions: %s", len(wanted), error.message)
-            return
-        async for state, log in in_turns(zip(mine, logs, strict=True)):
+        logs = await self._log_dirs.create_partitions(wanted, now_ms=self._clock())
+        async for state, log in in_turns(zip(states, logs, strict=True)):
             self._add(state, log, log.log_start_offset)
 
     def _directory_of(self, state: PartitionState) -> Uuid | None:

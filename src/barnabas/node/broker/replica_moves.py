@@ -182,8 +182,8 @@ class ReplicaMoves:
             future.flush()  # what was, or is about to be, acknowledged as being on the disk has to be on it
         old.flusher.settle(source, future.recovery_point)
         copy.hand_over()
-        old.remove(source)
-        directory.promote(future)
+        rename(old, partial(old.remove, source))
+        rename(directory, partial(directory.promote, future))
 
     async def _place(self, partition: Partition, directory: LogDir) -> None:
         """The replica lies in this directory, or will in a moment."""
@@ -200,6 +200,15 @@ class ReplicaMoves:
                 directory.path,
                 error.message,
             )
+
+
+def rename(directory: LogDir, work: Callable[[], None]) -> None:
+    """The replica is the one in the new directory by now, whatever becomes of the names: it must get its own, or the
+    next start would take the old one for the replica, and cut the new one where that ends."""
+    try:
+        work()
+    except OSError as error:
+        directory.failed(error)
 
 
 class Copy:

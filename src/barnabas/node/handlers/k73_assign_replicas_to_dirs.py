@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.core.controller.assignment import assign_replicas_to_dirs
 from barnabas.core.controller.decision import ControllerDecision
-from barnabas.core.controller.directories import assign_replicas_to_dirs
 from barnabas.core.security.model import Operation, Resource
 from barnabas.node.requests import RequestContext
 from barnabas.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -18,4 +18,4 @@ def decide(
     context: RequestContext, request: AssignReplicasToDirsRequest, cluster: Cluster
 ) -> ControllerDecision[AssignReplicasToDirsResponse]:
     context.authorize(Operation.CLUSTER_ACTION, Resource.cluster())
-    return assign_replicas_to_dirs(cluster.image, request)
+    return assign_replicas_to_dirs(cluster.image, request, cluster.rules)

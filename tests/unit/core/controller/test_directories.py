@@ -1,13 +1,14 @@
+from barnabas.core.controller.assignment import assign_replicas_to_dirs
 from barnabas.core.controller.decision import ControllerDecision
 from barnabas.core.controller.directories import (
     LOST,
     MIGRATING,
     UNASSIGNED,
-    assign_replicas_to_dirs,
     default_directory,
     is_online,
     lose,
 )
+from barnabas.core.controller.liveness import TopicRules
 from barnabas.core.metadata.state import BrokerState, MetadataImage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.assign_replicas_to_dirs import (
@@ -38,7 +39,7 @@ def assign(
     ]
     [directory] = set(chosen.values())
     request = AssignReplicasToDirsRequest(broker_id=broker_id, directories=[DirectoryData(id=directory, topics=topics)])
-    return assign_replicas_to_dirs(image, request)
+    return assign_replicas_to_dirs(image, request, TopicRules(lambda topic: 1, lambda topic: False))
 
 
 def broker(*log_dirs: Uuid) -> BrokerState:
@@ -126,3 +127,41 @@ def test_partitions_of_a_lost_directory_have_no_leader_and_others_keep_theirs() 
     assert lose(image, 1, SECOND).records == []
     assert lose(image, 1, FIRST).records == [], "without any directory the broker itself is gone"
     assert lose(image, 9, FIRST).records == []
+
+
+def test_what_lies_in_a_directory_that_has_failed_meanwhile_gets_another_leader() -> None:
+    topic_id = Uuid(b"orders-topic-id!")
+    image = MetadataImage()
+    for broker_id, log_dirs in ((1, [FIRST]), (2, [SECOND])):
+        image.replay(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id, fenced=False, log_dirs=log_dirs))
+    image.replay(TopicRecord(name="orders", topic_id=topic_id))
+    image.replay(
+        PartitionRecord(
+            topic_id=topic_id, partition_id=0, replicas=[1, 2], isr=[1, 2], leader=1, directories=[UNASSIGNED, SECOND]
+        )
+    )
+    gone = Uuid(b"failed directory")
+    decision = assign(image, 1, {(topic_id, 0): gone})
+    assert decision.records == [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[gone, SECOND]),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[2], leader=2),
+    ]
+    image.replay_all(decision.records)
+    assert assign(image, 1, {(topic_id, 0): gone}).records == []
+
+
+def test_a_replica_that_has_stayed_where_it_was_leads_again() -> None:
+    """It was about to move to a directory that has failed: the controller had been told of that one."""
+    topic_id = Uuid(b"orders-topic-id!")
+    image = MetadataImage()
+    image.replay(RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False, log_dirs=[FIRST, SECOND]))
+    image.replay(TopicRecord(name="orders", topic_id=topic_id))
+    image.replay(
+        PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], leader=1, directories=[SECOND])
+    )
+    image.replay_all(lose(image, 1, SECOND).records)
+    assert image.topics["orders"].partitions[0].leader == -1
+    assert assign(image, 1, {(topic_id, 0): FIRST}).records == [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[FIRST]),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=1),
+    ]

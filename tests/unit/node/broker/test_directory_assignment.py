@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 
@@ -44,4 +45,27 @@ async def test_what_the_controller_did_not_hear_is_told_again(monkeypatch: pytes
     assignment.start(image)
     await until(lambda: bool(broker.told))
     assert broker.told == [{(TOPIC, 0): DIRECTORY}]
+    await assignment.stop()
+
+
+@pytest.mark.parametrize(("is_moving", "is_told"), [(True, False), (False, True)])
+async def test_a_replica_that_does_not_move_any_more_is_told_of_where_it_is(is_moving: bool, is_told: bool) -> None:
+    """The directory to which it was to move, and of which the controller knows already, has failed."""
+    target = Uuid.random()
+    image = MetadataImage()
+    image.replay(TopicRecord(name="t", topic_id=TOPIC))
+    image.replay(PartitionRecord(partition_id=0, topic_id=TOPIC, replicas=[1], isr=[1], leader=1, directories=[target]))
+    future = SimpleNamespace(offline=not is_moving, directory_id=target)
+    log_dirs = SimpleNamespace(
+        get=lambda topic, index: SimpleNamespace(directory_id=DIRECTORY),
+        future_of=lambda topic, index: future,
+        dir_of=lambda log: SimpleNamespace(directory_id=log.directory_id),
+    )
+    broker = Broker()
+    broker.refusals.clear()
+    assignment = DirectoryAssignment(1, log_dirs, broker)  # type: ignore[arg-type]
+    assignment.start(image)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert broker.told == ([{(TOPIC, 0): DIRECTORY}] if is_told else [])
     await assignment.stop()

@@ -1,7 +1,8 @@
 """Partitions on real logs: what is committed, what is read, who is told, and how they follow the metadata."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import errno
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from barnabas.node.broker.partition import Partition, PartitionRead
 from barnabas.node.broker.partitions import Intervals, Partitions
 from barnabas.node.storage.directory.background import IndexBeingRepaired
 from barnabas.node.storage.directory.checkpoints import REPLICATION_OFFSET_CHECKPOINT, read_offsets
+from barnabas.node.storage.directory.log_dir import LogDir, NewPartition
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.log_config import LogConfig
 from barnabas.node.storage.log_opening import create_log
@@ -270,9 +272,9 @@ def test_an_offline_log_is_a_storage_error(tmp_path: Path) -> None:
 class Cluster:
     """A node's storage and metadata without the rest of the node."""
 
-    def __init__(self, root: Path, image: MetadataImage | None = None, **intervals: int) -> None:
+    def __init__(self, *roots: Path, image: MetadataImage | None = None, **intervals: int) -> None:
         self.image = image or MetadataImage()
-        self.log_dirs = LogDirs([root])
+        self.log_dirs = LogDirs(roots)
         self.log_dirs.identify("cluster", NODE)
         self.configs: dict[str, LogConfig] = {}
         self.partitions = Partitions(
@@ -345,6 +347,36 @@ def test_a_created_topic_can_be_written_to_when_it_is_applied(tmp_path: Path) ->
     run(story())
 
 
+def test_a_directory_that_fails_takes_no_new_partitions_of_other_directories_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = LogDir.make_directories
+
+    def failing(directory: LogDir, partitions: Sequence[NewPartition]) -> None:
+        if directory.path.endswith("b"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make(directory, partitions)
+
+    monkeypatch.setattr(LogDir, "make_directories", failing)
+
+    async def story() -> None:
+        cluster = Cluster(tmp_path / "a", tmp_path / "b")
+        await cluster.start()
+        healthy, broken = cluster.log_dirs.dirs
+        assert broken.directory_id is not None
+        there = topic_of("there", OTHER_ID, directories=[broken.directory_id])
+        await cluster.commit(*topic_of(partitions=4), *there)
+        assert cluster.log_dirs.online == [healthy]
+        for index in range(4):
+            fill(cluster.get(index=index), 1)
+        assert cluster.partitions.get("there", 0) is None
+        missing = cluster.partitions.missing_error(cluster.image, "there", 0)
+        assert missing is ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.stop()
+
+    run(story())
+
+
 def test_what_was_written_is_there_after_a_clean_stop_and_after_none(tmp_path: Path) -> None:
     async def story() -> None:
         cluster = Cluster(tmp_path)
@@ -354,7 +386,7 @@ def test_what_was_written_is_there_after_a_clean_stop_and_after_none(tmp_path: P
             fill(cluster.get(), 5)
             before = cluster.get().high_watermark
             await cluster.stop(clean=clean)
-            cluster = Cluster(tmp_path, cluster.image)
+            cluster = Cluster(tmp_path, image=cluster.image)
             await cluster.start()
             assert (cluster.get().high_watermark, cluster.get().topic_id) == (before, TOPIC_ID)
         await cluster.stop()
@@ -388,7 +420,7 @@ def test_a_directory_that_the_cluster_does_not_know_is_set_aside(tmp_path: Path)
         await cluster.stop()
         image = MetadataImage()
         image.replay_all(topic_of("orders", Uuid(b"another-topic-id")))
-        cluster = Cluster(tmp_path, image)
+        cluster = Cluster(tmp_path, image=image)
         await cluster.start()
         strays = [name.partition(".")[0] for name in names(tmp_path) if name.endswith("-stray")]
         assert sorted(strays) == ["orders-0", "stray-0"]
@@ -403,7 +435,7 @@ def test_a_partition_of_the_image_without_a_directory_gets_one(tmp_path: Path) -
     async def story() -> None:
         image = MetadataImage()
         image.replay_all(topic_of(partitions=2))
-        cluster = Cluster(tmp_path, image)
+        cluster = Cluster(tmp_path, image=image)
         await cluster.start()
         fill(cluster.get(index=1), 1)
         await cluster.stop()
@@ -415,7 +447,7 @@ def test_a_partition_whose_directory_is_lost_is_not_made_anew_elsewhere(tmp_path
     async def story() -> None:
         image = MetadataImage()
         image.replay_all(topic_of(directories=[Uuid(b"a lost directory")]))
-        cluster = Cluster(tmp_path, image)
+        cluster = Cluster(tmp_path, image=image)
         await cluster.start()
         await cluster.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=-1))
         assert cluster.partitions.get("orders", 0) is None
@@ -518,7 +550,7 @@ def test_a_partition_whose_directory_is_not_there_is_not_begun_anew(tmp_path: Pa
     async def story() -> None:
         image = MetadataImage()
         image.replay_all(topic_of(directories=[Uuid(b"another-disk-id!")]))
-        cluster = Cluster(tmp_path, image)
+        cluster = Cluster(tmp_path, image=image)
         await cluster.start()
         assert cluster.partitions.get("orders", 0) is None
         assert cluster.partitions.missing_error(image, "orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
