@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from barnabas.core.groups.consumer.embedded import write_assignment
 from barnabas.core.groups.consumer.group import ConsumerGroup
 from barnabas.core.groups.consumer.settings import ConsumerSettings, MigrationPolicy
 from barnabas.core.groups.state import ClassicGroup
@@ -13,7 +14,7 @@ from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records.consumer_protocol import ConsumerProtocolSubscription
 from tests.unit.core.groups.stage import Stage
 
-from .consumers import beat, cluster, join, owned
+from .consumers import beat, cluster, join, owned, topic_id
 
 SESSION_MS = 10_000
 GOES_UP = {MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL}
@@ -113,3 +114,23 @@ def test_an_instance_whose_heir_could_not_be_written_goes_when_its_time_is_over(
     assert set(dict(group_of(stage).members.items())) == {"anna"}
     stage.pass_ms(SESSION_MS + 1)
     assert not len(group_of(stage).members)
+
+
+def test_what_a_classic_member_holds_is_nobody_elses_however_often_its_group_migrates() -> None:
+    """Its target was taken for what it held when the group came back: another had its partitions at once."""
+    stage = on_stage()
+    member_id = stage.join(protocols=classic_protocols()).result().member_id
+    everything = write_assignment({topic_id("a"): [0, 1, 2]}, 1, stage.cluster)
+    assert stage.sync(member_id, 1, {member_id: everything}).result().error_code == 0
+    join(stage, "anna", "a")
+    assert beat(stage, "anna", -1).error is None
+    assert isinstance(group_of(stage), ClassicGroup)
+    bert = join(stage, "bert", "a")
+    assert bert.assignment.topic_partitions == []
+    # It hears of it, joins again with nothing, and the rest goes to the other.
+    stage.join(member_id, protocols=classic_protocols())
+    assert beat(stage, "bert", bert.member_epoch, topic_partitions=[]).error is None
+    found = group_of(stage)
+    assert isinstance(found, ConsumerGroup)
+    held = [partition for member in found.members.values() for partition in member.assigned.get(topic_id("a"), ())]
+    assert sorted(held) == [0, 1, 2]
