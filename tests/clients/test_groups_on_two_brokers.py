@@ -71,6 +71,13 @@ def produce(cluster: Cluster, topic: str) -> set[bytes]:
     return {str(number).encode() for number in range(RECORDS)}
 
 
+def begin_at_the_start(client: Client, group: str) -> None:
+    altered = [AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")]
+    resource = AlterConfigsResource(resource_type=GROUP_CONFIG, resource_name=group, configs=altered)
+    answer = client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+    assert answer.responses[0].error_code == 0
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_consumers_read_from_both_brokers_whichever_coordinates_them(cluster: Cluster, number: int) -> None:
     topic, group = f"read-{number}", _coordinated_by("readers", number)
@@ -106,10 +113,7 @@ def test_a_share_group_tells_its_lag_of_partitions_that_other_brokers_lead(
 ) -> None:
     topic, group = f"work-{number}", _coordinated_by("workers", number)
     create_topic(cluster, topic)
-    altered = [AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")]
-    resource = AlterConfigsResource(resource_type=GROUP_CONFIG, resource_name=group, configs=altered)
-    answer = client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
-    assert answer.responses[0].error_code == 0
+    begin_at_the_start(client, group)
     expected = produce(cluster, topic)
     settings = ClientSettings.from_properties({}, bootstrap_servers=cluster.bootstrap_servers)
     done: set[bytes | None] = set()
@@ -130,6 +134,32 @@ def test_a_share_group_tells_its_lag_of_partitions_that_other_brokers_lead(
         wait_until(lambda: lags() == {0: 0, 1: 0}, "nothing is left", 10)
     produce(cluster, topic)
     assert lags() == {0: RECORDS // 2, 1: RECORDS // 2}
+
+
+def test_what_one_broker_has_is_taken_while_the_other_is_away() -> None:
+    """The worker waited for a leader of the first partition, and never came to the second."""
+    factors = {key: 2 for key in CONFIG if key.endswith("replication.factor")}
+    with Cluster(brokers=2, controllers=1, config=CONFIG | factors) as cluster:
+        create_topic(cluster, "half")
+        settings = ClientSettings.from_properties({}, bootstrap_servers=cluster.bootstrap_servers)
+        admin = Client(settings)
+        begin_at_the_start(admin, "halves")
+        with ShareConsumer(settings, "halves", ["half"]) as worker:
+            wait_until(lambda: worker.poll(100) == [] and len(worker.assignment) == 2, "both are assigned", 30)
+            cluster.kill(cluster.broker_ids[0])
+
+            def is_away() -> bool:
+                worker.poll(100)
+                admin.forget_leader("half")
+                return admin.topic("half").partitions[0].leader < 0
+
+            wait_until(is_away, "nobody leads the first partition", 30)
+            worker.poll(100)
+            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+            producer.produce("half", b"task", partition=1)
+            assert producer.flush(30) == 0
+            wait_until(lambda: [each.value for each in worker.poll(300)] == [b"task"], "the second broker's task", 30)
+        admin.close()
 
 
 def _coordinated_by(kind: str, number: int) -> str:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Refused
@@ -126,6 +138,60 @@ def test_a_partition_that_always_has_records_does_not_starve_the_other(node: Nod
 
         wait_until(work, limit_s=WAIT_S)
     assert min(seen.count(0), seen.count(1)) >= 20
+
+
+def test_a_topic_that_is_made_anew_or_late_is_taken_from(node: Node) -> None:
+    """The consumer had asked for its topics once, and knew the id of the new one to be nobody's."""
+    prepare(node, "again", "patient", 4)
+    admin = AdminClient({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+    settings = {"bootstrap.servers": node.bootstrap_servers}
+    with ShareConsumer(settings, "patient", ["again", "late"]) as share:
+        for record in take(share, 4):
+            share.ack(record)
+        share.commit()
+        admin.create_topics([NewTopic("late", 2, 1)])["late"].result(WAIT_S)
+        produce(node, "late", 4)
+        assert {record.topic for record in take(share, 4)} == {"late"}
+        admin.delete_topics(["again"])["again"].result(WAIT_S)
+        wait_until(lambda: "again" not in admin.list_topics(timeout=WAIT_S).topics, limit_s=WAIT_S)
+        admin.create_topics([NewTopic("again", 2, 1)])["again"].result(WAIT_S)
+        produce(node, "again", 4)
+        assert {record.topic for record in take(share, 4)} == {"again"}
+
+
+def test_a_group_begins_so_long_before_now(node: Node) -> None:
+    prepare(node, "dated", "since", 0, share_auto_offset_reset="by_duration:PT1H")
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+    now_ms = int(time.time() * 1000)
+    for number, minutes in enumerate((180, 90, 30, 5)):
+        producer.produce("dated", b"%d" % number, partition=0, timestamp=now_ms - minutes * 60_000)
+        assert producer.flush(WAIT_S) == 0
+    with consumer(node, "since", "dated") as share:
+        assert [record.value for record in take(share, 2)] == [b"2", b"3"]
+
+
+def test_a_consumer_that_may_not_read_is_told_so() -> None:
+    """It asked again and again, and never said why nothing came."""
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    with Node(CONFIG | rules) as node:
+        prepare(node, "closed", "outside", 2)
+        admin = AdminClient({"bootstrap.servers": node.bootstrap_servers, "log_level": 0})
+        kind, name = ResourceType.TOPIC, ResourcePatternType.LITERAL
+        operations = {
+            AclOperation.READ: AclPermissionType.DENY,
+            AclOperation.DESCRIBE: AclPermissionType.ALLOW,
+        }
+        rights = [
+            AclBinding(kind, "closed", name, "User:ANONYMOUS", "*", operation, permission)
+            for operation, permission in operations.items()
+        ]
+        for done in admin.create_acls(rights).values():
+            done.result(WAIT_S)
+        with consumer(node, "outside", "closed") as share, pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+            wait_until(lambda: share.poll(100), limit_s=WAIT_S)
 
 
 def test_a_consumer_of_a_group_of_another_kind_is_told_so(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -200,6 +201,36 @@ def test_entries_have_as_many_records_as_the_batch_size_says(stage: ShareStage, 
     assert len(entries) == {1: 7, 3: 3, 4: 2, 5: 2, 100: 1}[batch_size]
     stage.acknowledge("anna", topic, 1, [(0, 9, [RELEASE])])
     assert acquired(stage.fetch("anna", topic, 2, max_records=10, batch_size=batch_size))
+
+
+@pytest.mark.parametrize("max_records", [1, 4, 5, 6])
+def test_no_more_records_are_taken_than_asked_for_if_the_mode_says_so(stage: ShareStage, max_records: int) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset="earliest")
+    stage.both.produce(topic, crafted_batch([(None, b"value")] * 4))
+    stage.both.produce(topic, crafted_batch([(None, b"value")] * 4))
+    stage.settle("anna", topic)
+    first = acquired(stage.fetch("anna", topic, 0, max_records=max_records, share_acquire_mode=1))
+    assert sum(last - begin + 1 for begin, last, _ in first) == max_records
+    stage.fetch("bert", topic, 0, max_records=max_records, share_acquire_mode=1)
+    stage.acknowledge("anna", topic, 1, [(0, 0, [RELEASE])])
+    assert acquired(stage.fetch("bert", topic, 1, max_records=1, share_acquire_mode=1)) == [(0, 0, 2)]
+
+
+@pytest.mark.parametrize("strategy", ["by_duration:PT1H", "by_duration:P1DT2H", "latest"])
+def test_a_group_begins_so_long_before_now(stage: ShareStage, strategy: str) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset=strategy)
+    now_ms = int(time.time() * 1000)
+    for minutes in (60 * 48, 120, 30, 2):
+        stage.both.produce(topic, crafted_batch([(None, b"value")], base_timestamp=now_ms - minutes * 60_000))
+    stage.settle("anna", topic)
+    stage.fetch("anna", topic, 0, max_wait_ms=10)
+
+
+@pytest.mark.parametrize("wrong", ["by_duration:", "by_duration:PT-1H", "by_duration:1h", "Earliest", "never"])
+def test_beginnings_that_are_none(stage: ShareStage, wrong: str) -> None:
+    stage.configure(share_auto_offset_reset=wrong)
 
 
 def test_sessions_have_epochs(stage: ShareStage) -> None:

@@ -6,6 +6,7 @@ With BARNABAS_GOLDEN=all those of Apache Kafka too.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from barnabas.testing import Node
 from barnabas.wire.batch import Record, build_batch
 from barnabas.wire.compression import Compression
 from barnabas.wire.records.framing import encode_metadata_record
@@ -26,7 +28,9 @@ from barnabas.wire.records.remote_log import (
     TopicIdPartition,
 )
 from barnabas.wire.uuids import Uuid
+from tests.reference.handed_groups import HandedGroups
 from tests.support import reference
+from tests.support.reference_exchange import Side
 
 from .clusters import cluster, our_tool
 from .many_tools import ManyTools
@@ -35,6 +39,7 @@ DECODERS = {
     "__consumer_offsets": "--offsets-decoder",
     "__transaction_state": "--transaction-log-decoder",
     "__cluster_metadata": "--cluster-metadata-decoder",
+    "__share_group_state": "--share-group-state-decoder",
 }
 
 
@@ -63,6 +68,25 @@ def test_every_file_of_a_node_is_dumped_as_kafkas_tool_dumps_it(where: str, kafk
                 ours = our_tool("kafka-dump-log", arguments, None)
                 assert ours[0].splitlines() == theirs[0].splitlines(), arguments
                 assert (ours[1].splitlines(), ours[2]) == (theirs[1].splitlines(), theirs[2]), arguments
+
+
+def test_records_of_the_newer_groups_are_dumped_as_kafkas_tool_dumps_them(kafkas_tools: ManyTools) -> None:
+    with Node() as node:
+        side = Side("Barnabas", node)
+        HandedGroups().live(side)
+        side.close()
+        node.stop()
+        kinds: dict[str, set[int]] = {"__consumer_offsets": set(), "__share_group_state": set()}
+        for path in _files(node.data_dir):
+            topic = path.parent.name.rpartition("-")[0]
+            if path.suffix == ".log" and topic in kinds:
+                arguments = ["--files", str(path), DECODERS[topic]]
+                dumped = our_tool("kafka-dump-log", arguments, None)[0]
+                assert dumped.splitlines() == kafkas_tools.run("kafka-dump-log", arguments, None)[0].splitlines()
+                kinds[topic] |= {int(kind) for kind in re.findall(r'key: {"type":"(\d+)"', dumped)}
+    consumers, shares, streams = {3, 5, 6, 7, 8}, {10, 11, 12, 13, 14, 15}, {17, 19, 20, 21, 22, 23}
+    assert kinds["__consumer_offsets"] >= consumers | shares | streams
+    assert kinds["__share_group_state"] == {0, 1}
 
 
 @pytest.mark.parametrize("name", ["nosuch.log", "nosuch.index", "nosuch.snapshot"])

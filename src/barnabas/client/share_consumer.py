@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from barnabas.client.cluster import Attempts, Cluster
+from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable, ClientError, Refused, TimedOut, known_code
 from barnabas.client.fetcher import Fetched
-from barnabas.client.metadata import TopicPartition
+from barnabas.client.metadata import NO_LEADER, TopicPartition
 from barnabas.client.records import ConsumerRecord, iterate_records
 from barnabas.client.settings import ClientSettings
 from barnabas.wire.errors import ErrorCode
@@ -52,6 +52,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 FINAL_EPOCH = -1
 LEAVING = -1
 RETRY_S = 0.1
+WAIT_MS, WAIT_BESIDE_OTHERS_MS = 500, 50
 FETCH_BYTES = 52_428_800
 SESSION_LOST = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 REJOIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -116,7 +117,6 @@ class ShareConsumer:
         self._topics = list(topics)
         self._member_id = str(Uuid.random())
         self._names: dict[Uuid, str] = {}
-        self._ids: dict[str, Uuid] = {}
         self._sessions: dict[int, _Session] = {}
         self._held: dict[tuple[str, int, int], _Held] = {}
         self._later: dict[tuple[str, int, int], float] = {}
@@ -133,7 +133,7 @@ class ShareConsumer:
         while True:
             self._membership.check()
             self._release_what_is_due()
-            found = list(self._fetch(deadline))
+            found = self._fetch(deadline)
             if found or time.monotonic() >= deadline:
                 return found
             if not self._sessions or self._lost:
@@ -143,22 +143,38 @@ class ShareConsumer:
         while True:
             yield from self.poll()
 
-    def _fetch(self, deadline: float) -> Iterator[ShareRecord]:
+    def _fetch(self, deadline: float) -> list[ShareRecord]:
         self._lost = False
+        by_leader = self._partitions_by_leader()
+        found: list[ShareRecord] = []
+        for leader in [*by_leader, *(each for each in self._sessions if each not in by_leader)]:
+            left_ms = int(max(deadline - time.monotonic(), 0) * 1000)
+            # What has been found does not wait for another broker, and no broker's records wait long for the others.
+            wait_ms = 0 if found else min(left_ms, WAIT_MS if len(by_leader) < 2 else WAIT_BESIDE_OTHERS_MS)
+            found += self._fetch_from(leader, by_leader.get(leader, set()), wait_ms)
+        return found
+
+    def _partitions_by_leader(self) -> dict[int, set[At]]:
+        """Those that have one: they do not wait for the others."""
         by_leader: dict[int, set[At]] = {}
+        unknown: set[str] = set()
         try:
             for topic_id, partition in self._membership.assigned:
                 name = self._name_of(topic_id)
-                if name is not None:
-                    attempts = Attempts(self._cluster.settings, int(max(deadline - time.monotonic(), 0) * 1000))
-                    leader = self._cluster.leader(name, partition, attempts)
-                    by_leader.setdefault(leader, set()).add((topic_id, partition))
+                found = None if name is None else self._cluster.topic(name).partitions.get(partition)
+                if found is not None and found.leader != NO_LEADER:
+                    by_leader.setdefault(found.leader, set()).add((topic_id, partition))
+                elif name is not None:
+                    unknown.add(name)
+                else:  # our broker has not heard of the topic yet
+                    self._lost = True
         except (BrokerUnreachable, TimedOut) as error:
-            log.info("the leader of %s-%d is not known yet: %s", name, partition, error)
+            log.info("no broker tells who leads the topics of share group %s: %s", self._group_id, error)
             self._lost = True
-        for leader in [*by_leader, *(each for each in self._sessions if each not in by_leader)]:
-            wait_ms = int(max(deadline - time.monotonic(), 0) * 1000 / max(len(by_leader), 1))
-            yield from self._fetch_from(leader, by_leader.get(leader, set()), min(wait_ms, 500))
+        for name in unknown:
+            self._cluster.forget_leader(name)
+            self._lost = True
+        return by_leader
 
     def _fetch_from(self, leader: int, wanted: set[At], wait_ms: int) -> Iterator[ShareRecord]:
         session = self._sessions.setdefault(leader, _Session())
@@ -218,8 +234,11 @@ class ShareConsumer:
         name = self._name_of(topic_id)
         if name is None:
             return
+        if part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise Refused(part.error_code, part.error_message or f"Topic {name} may not be read")
         if part.error_code:
             self._cluster.forget_leader(name)
+            self._lost = True
             return
         counts: dict[int, int] = {}
         for each in part.acquired_records:
@@ -372,9 +391,10 @@ class ShareConsumer:
 
     def _name_of(self, topic_id: Uuid) -> str | None:
         if topic_id not in self._names:
-            for name in self._topics:
-                found = self._cluster.topic(name).topic_id
-                self._names[found], self._ids[name] = name, found
+            for name in self._topics:  # made, or made anew, since they were asked for
+                self._cluster.forget_leader(name)
+            self._cluster.know_topics(set(self._topics))
+            self._names |= {self._cluster.known_topic(name).topic_id: name for name in self._topics}
         return self._names.get(topic_id)
 
     @property

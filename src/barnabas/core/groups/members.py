@@ -255,7 +255,7 @@ class Members:
         rebalances: bool,
     ) -> list[CoordinatorRecord] | None:
         try:
-            classic = downgraded(group, leaving, joining, self._image(), self._clock())
+            classic = downgraded(group, leaving, joining, self._image(), self._clock(), rebalances=rebalances)
         except Malformed:
             return None
         assignment = {each.id: each.assignment for each in classic.members.values()}

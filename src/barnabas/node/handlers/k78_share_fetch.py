@@ -7,7 +7,9 @@ Deviations from Kafka: offsets of control records and of aborted transactions ar
 Kafka gives them to the consumer, who says that they are gaps. Of a topic that nobody knows the partitions are told so,
 a negative number of bytes is none, and a mode that nobody knows takes whole batches, where Kafka answers
 UNKNOWN_SERVER_ERROR. With a batch size of 0 or less each batch is a range of its own; Kafka tells of one range more,
-which ends before it begins.
+which ends before it begins. Where a fetch that may take no more than it asks for begins amid a batch, Kafka tells of
+the rest of that batch as a range of its own. Where no record is as young as `share.auto.offset.reset=by_duration` says,
+a group begins at the end of the log; Kafka answers OFFSET_NOT_AVAILABLE until there is one.
 """
 
 from __future__ import annotations

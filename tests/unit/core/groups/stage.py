@@ -168,7 +168,9 @@ class Stage:
             group_id="g", generation_id=generation, member_id=member_id, group_instance_id=instance
         )
         promise = self.run(lambda shard: shard.members.heartbeat(request))
-        return ErrorCode.NONE if promise.error is None else promise.error.code
+        if promise.error is not None:
+            return promise.error.code
+        return ErrorCode(promise.result().error_code) if promise.is_done else ErrorCode.NONE
 
     def leave(self, *member_ids: str) -> Promise[LeaveGroupResponse]:
         members = [MemberIdentity(member_id=each) for each in member_ids]

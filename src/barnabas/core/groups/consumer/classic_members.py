@@ -89,6 +89,8 @@ class ClassicMembers:
                 if not downgrades:
                     self._groups.expect(group.id, updated.id, request.session_timeout_ms)
                     self._time("sync", group.id, updated.id, request.rebalance_timeout_ms)
+            elif static is not None:
+                self._groups.restore(group.id)
 
         return Decision(records, response, decided)
 

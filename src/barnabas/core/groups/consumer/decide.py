@@ -131,7 +131,13 @@ class ConsumerGroups:
         )
         if request.member_epoch == JOINING or _is_full(request) or _have_changed(member.assigned, updated.assigned):
             response.assignment = Assignment(topic_partitions=_listed(updated.assigned))
+        if request.member_epoch == JOINING and request.instance_id is not None:
+            return Decision(records, response, partial(self._instance_joined, group.id))
         return Decision(records, response)
+
+    def _instance_joined(self, group_id: str, error: KafkaError | None) -> None:
+        if error is not None:  # whoever it took the place of is there still
+            self.restore(group_id)
 
     def _member(
         self,
@@ -307,9 +313,10 @@ class ConsumerGroups:
         """If only members of the classic protocol are left, the group becomes a classic one."""
         if not members:
             return Decision([], response)
+        member_ids = [member.id for member in members]
         downgraded = self.downgrade(group, members)
         if downgraded is not None:
-            return Decision(downgraded, response)
+            return Decision(downgraded, response, partial(self._downgraded, group.id, member_ids))
         records: list[CoordinatorRecord] = []
         for member in members:
             records += member_tombstones(group.id, member.id)
@@ -319,7 +326,12 @@ class ConsumerGroups:
         records += [regex_tombstone(group.id, regex) for regex in dropped]
         metadata_hash = group_hash(_topics_after(group, members, None, dropped), self.image())
         records.append(epoch_record(group.id, group.epochs.group + 1, metadata_hash))
-        return Decision(records, response, partial(self._removed, group.id, [member.id for member in members]))
+        return Decision(records, response, partial(self._removed, group.id, member_ids))
+
+    def _downgraded(self, group_id: str, member_ids: Iterable[str], error: KafkaError | None) -> None:
+        if error is not None:
+            self.restore(group_id)
+            self._removed(group_id, member_ids, error)
 
     def _removed(self, group_id: str, member_ids: Iterable[str], error: KafkaError | None) -> None:
         if error is not None:
@@ -344,6 +356,12 @@ class ConsumerGroups:
         if group is None or member is None or member.epoch != epoch:
             return None
         return self.remove(group, [member], None)
+
+    def restore(self, group_id: str) -> None:
+        """A write has failed: the members are as before, but their timers were stopped or those of a classic group."""
+        group = self._find(group_id)
+        if group is not None:
+            self.loaded([group])
 
     def cancel(self, group_id: str, member_id: str) -> None:
         for kind in ("session", "rebalance", "join", "sync"):

@@ -120,8 +120,13 @@ def downgraded(
     joining: ConsumerMember | None,
     image: Cluster,
     now_ms: int,
+    *,
+    rebalances: bool,
 ) -> ClassicGroup:
-    """What is left as a classic group, stable; `joining` takes the place of its instance."""
+    """What is left as a classic group, stable; `joining` takes the place of its instance.
+
+    A group that is about to rebalance keeps what its members hold, where Apache Kafka's keeps their targets: should it
+    be upgraded again before they have joined, what they have not given back yet is nobody else's."""
     gone = {member.id for member in leaving}
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     if replaced is not None:
@@ -138,8 +143,17 @@ def downgraded(
     for each in classic.members.values():
         former = replaced.id if replaced is not None and joining is not None and each.id == joining.id else each.id
         version = version_of(each.metadata(classic.protocol_name))
-        each.assignment = write_assignment(group.target(former), version, image)
+        target = _held(group.members.get(former)) if rebalances else group.target(former)
+        each.assignment = write_assignment(target, version, image)
     return classic
+
+
+def _held(member: ConsumerMember | None) -> Target:
+    if member is None:
+        return {}
+    topics = dict.fromkeys([*member.assigned, *member.revoking])
+    parts = (member.assigned, member.revoking)
+    return {topic_id: frozenset().union(*(each.get(topic_id, ()) for each in parts)) for topic_id in topics}
 
 
 def _classic_member(member: ConsumerMember) -> Member:
