@@ -175,7 +175,8 @@ class Loader:
                     self.schema(node[key], base)
             parts.append(ConditionalSchema())
         for key in ("definitions", "$defs"):
-            if isinstance(node.get(key), dict):
+            # Older drafts read a definition when something refers to it; beside it there may be comments.
+            if self._modern and isinstance(node.get(key), dict):
                 for each in node[key].values():
                     self.schema(each, base)
         return parts
@@ -289,7 +290,7 @@ class Loader:
         prefix, items = node.get("prefixItems"), node.get("items")
         if isinstance(items, list) and prefix is None:
             prefix, items = items, node.get("additionalItems")
-        elif prefix is None and "additionalItems" in node:
+        elif prefix is None and "additionalItems" in node and (items is None or node["additionalItems"] is not False):
             self._additional_items(schema, node["additionalItems"], base)
         if prefix is not None:
             schema.items = [self.schema(each, base) for each in _list({"items": prefix}, "items")]
