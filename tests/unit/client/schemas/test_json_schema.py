@@ -50,6 +50,18 @@ MODERN = "https://json-schema.org/draft/2020-12/schema"
             ["REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a"],
         ),
         (thing({"a": STRING}), thing({}), []),
+        # A format is a demand on strings, in older drafts a schema of its own beside another type.
+        (INTEGER, INTEGER | {"format": "int32"}, ["TYPE_CHANGED #/"]),
+        (INTEGER | {"format": "int32"}, INTEGER, []),
+        ({}, {"format": "date"}, ["TYPE_CHANGED #/"]),
+        ({"format": "date"}, STRING | {"format": "date"}, []),
+        (STRING, STRING | {"format": "date"}, []),
+        (
+            {"type": ["integer", "null"], "format": "x"},
+            {"type": ["integer", "null"]},
+            ["COMBINED_TYPE_SUBSCHEMAS_CHANGED #/"],
+        ),
+        ({"$schema": MODERN} | INTEGER, {"$schema": MODERN, "format": "int32"} | INTEGER, []),
         # One schema for all items leaves none over: what is said of additional ones counts only where it is a schema.
         (ARRAY, ARRAY | {"additionalItems": False}, []),
         (ARRAY | {"additionalItems": STRING}, ARRAY | {"additionalItems": False}, []),
