@@ -68,6 +68,31 @@ def test_the_same_schema_is_registered_once_and_found_again(api: Any, subject: s
     assert missing == (404, {"error_code": 40403, "message": "Schema not found"})
 
 
+def test_an_id_is_told_with_the_first_version_that_has_it(api: Any, subject: str) -> None:
+    """Confluent's registry tells a subject and a version whether the question names a subject or not."""
+    own, other = MEASURED | {"doc": subject}, f"{subject}-other"
+    _, first = api.register(subject, own)
+    api.register(other, own)
+    path = f"/schemas/ids/{first['id']}"
+
+    def told(query: str = "") -> tuple[Any, ...]:
+        answer = api("GET", path + query)[1]
+        return answer["subject"], answer["version"], answer["deleted"]
+
+    assert told() == (subject, 1, False)
+    assert told("?format=resolved") == (subject, 1, False)
+    assert told(f"?subject={other}") == (other, 1, False)
+    api("DELETE", f"/subjects/{subject}")
+    assert told() == (subject, 1, True)
+    assert api("GET", f"{path}/subjects?deleted=true") == (200, [subject, other])
+    api("DELETE", f"/subjects/{subject}?permanent=true")
+    assert told() == (other, 1, False)
+    by_guid = api("GET", f"/schemas/guids/{first['guid'].upper()}")[1]
+    assert by_guid["guid"] == first["guid"]
+    assert not {"subject", "version"} & by_guid.keys()
+    assert api("GET", f"/schemas/guids/{first['guid'].upper()}/ids")[1] == [{"context": ".", "id": first["id"]}]
+
+
 def test_soft_and_hard_deletion(api: Any, subject: str) -> None:
     own = MEASURED | {"doc": subject}  # nobody else holds its id
     _, first = api.register(subject, own)
@@ -240,6 +265,14 @@ def test_what_is_not_there(api: Any, method: str, path: str, status: int, code: 
     answered, body = api(method, path)
     assert (answered, body["error_code"]) == (status, code)
     assert isinstance(body["message"], str)
+
+
+def test_numbers_in_the_place_of_texts_are_read_as_their_text(api: Any, subject: str) -> None:
+    assert api("PUT", f"/config/{subject}", {"compatibility": 1})[1]["error_code"] == 42203
+    assert api("PUT", f"/mode/{subject}", {"mode": True})[1]["error_code"] == 42204
+    unknown = api("POST", f"/subjects/{subject}/versions", {"schema": '"int"', "schemaType": 1})
+    assert unknown == (422, {"error_code": 42201, "message": "Invalid schema type 1"})
+    assert api("POST", f"/subjects/{subject}/versions", {"schema": 1})[1]["error_code"] == 42201
 
 
 def test_types_of_content(api: Any) -> None:

@@ -16,10 +16,14 @@ def schema_tree(stored: StoredSchema, text: str | None = None, *, aliases: list[
     return tree | ({"aliases": aliases} if aliases else {})
 
 
-def schema_string_tree(stored: StoredSchema, text: str, *, with_subject: bool = False) -> Tree:
-    """The schema of an id or a guid."""
-    tree: Tree = {"subject": stored.subject, "version": stored.version} if with_subject else {}
-    tree |= {"guid": stored.guid} | _parts(stored) | {"schema": text}
+def schema_id_tree(stored: StoredSchema, text: str) -> Tree:
+    """The schema of an id, with the first version that has it."""
+    return {"subject": stored.subject, "version": stored.version} | schema_guid_tree(stored, text)
+
+
+def schema_guid_tree(stored: StoredSchema, text: str) -> Tree:
+    """The schema of a guid."""
+    tree: Tree = {"guid": stored.guid} | _parts(stored) | {"schema": text}
     tree |= {"ts": stored.timestamp_ms} if stored.timestamp_ms is not None else {}
     tree["deleted"] = stored.deleted
     return tree
@@ -27,7 +31,7 @@ def schema_string_tree(stored: StoredSchema, text: str, *, with_subject: bool = 
 
 def schema_by_id(stored: StoredSchema) -> bytes:
     """Keeps the whole answer with the schema: the next time it is sent as it is."""
-    body = encode_json(schema_string_tree(stored, stored.text))
+    body = encode_json(schema_id_tree(stored, stored.text))
     if stored.answer is None:
         stored.answer = whole_answer(body)
     return body

@@ -17,7 +17,7 @@ from barnabas.services.registry.entities import (
 )
 from barnabas.services.registry.errors import RegistryError, invalid_level, invalid_mode, invalid_rule_set
 from barnabas.services.registry.levels import Level
-from barnabas.services.registry.records import decode_json
+from barnabas.services.registry.records import decode_json, encode_json
 from barnabas.services.registry.tagged import Tags
 from barnabas.services.registry.tags import tags_from
 
@@ -145,7 +145,10 @@ def mode_request(body: bytes) -> tuple[str | None, Tree]:
 
 
 def _text(tree: Tree, name: str) -> str | None:
+    """A number or a truth value counts as its text, as in Confluent's registry."""
     value = tree.get(name)
+    if isinstance(value, int | float):
+        return encode_json(value).decode()
     if value is not None and not isinstance(value, str):
         raise MalformedBody(f"{name} is not a string")
     return value

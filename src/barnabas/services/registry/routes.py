@@ -10,7 +10,8 @@ from barnabas.services.registry.advice import explained
 from barnabas.services.registry.answers import (
     registered_tree,
     schema_by_id,
-    schema_string_tree,
+    schema_guid_tree,
+    schema_id_tree,
     schema_tree,
 )
 from barnabas.services.registry.decide import RegistryDecision, canonicalized, incompatibilities, with_defaults
@@ -136,8 +137,7 @@ async def schema_of_id(service: Service, call: Call) -> Any:
     shown = stored.text
     if form := call.text("format").strip():
         shown = service.library.parsed(stored).formatted(form)
-    with_subject = bool(call.text("subject"))
-    tree = schema_string_tree(stored, shown, with_subject=with_subject)
+    tree = schema_id_tree(stored, shown)
     if call.flag("fetchMaxId"):
         tree["maxId"] = service.state.id_max.get(context_of(stored.subject), 1)
     if call.text("referenceFormat") == "qualified":
@@ -188,21 +188,22 @@ def _subject_asked(call: Call) -> str | None:
 
 async def schema_of_guid(service: Service, call: Call) -> Any:
     await service.before_read()
-    guid = call.parameters[0]
+    guid = call.parameters[0].lower()
     state = service.state
     for context in (DEFAULT_CONTEXT, *sorted(state.contexts)):
         schema_id = state.id_of(context, guid)
         if schema_id is not None:
             stored = state.ids[context][schema_id][0]
             form = call.text("format").strip()
-            return schema_string_tree(stored, service.library.parsed(stored).formatted(form) if form else stored.text)
-    raise errors.schema_not_found(guid)
+            return schema_guid_tree(stored, service.library.parsed(stored).formatted(form) if form else stored.text)
+    raise errors.schema_not_found(call.parameters[0])
 
 
 async def ids_of_guid(service: Service, call: Call) -> Any:
     await service.before_read()
     state = service.state
-    found = [(context, state.id_of(context, call.parameters[0])) for context in (".", *sorted(state.contexts))]
+    guid = call.parameters[0].lower()
+    found = [(context, state.id_of(context, guid)) for context in (".", *sorted(state.contexts))]
     return [{"context": context, "id": schema_id} for context, schema_id in found if schema_id is not None]
 
 

@@ -15,7 +15,7 @@ order, so every instance knows the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from barnabas.services.registry.entities import Tree
 from barnabas.services.registry.records import (
@@ -86,7 +86,7 @@ class State:
         schema = schema_from(value, timestamp_ms)
         context = context_of(subject)
         self.id_max[context] = max(self.id_max.get(context, 0), schema.id)
-        owners = self.ids.setdefault(context, {}).get(schema.id, ())
+        owners = self.ids.setdefault(context, {}).get(schema.id, [])
         existing = self.subjects.get(subject, {}).get(version)
         taken = existing is not None and (existing.id, existing.text) != (schema.id, schema.text)
         if (taken and self.mode_in_scope(subject) != "IMPORT") or any(
@@ -94,11 +94,12 @@ class State:
         ):
             self.refused[key] = existing
             return
+        place = _place_of(subject, owners)
         self._remove(subject, version)
         self.subjects.setdefault(subject, {})[version] = schema
         owned = self.ids[context].setdefault(schema.id, [])
         owned[:] = [each for each in owned if each.subject != subject]
-        owned.append(schema)
+        owned.insert(place, schema)
         self.guids.setdefault(context, {})[schema.guid] = schema.id
         for reference in schema.references:
             used = beside(subject, reference.subject), reference.version
@@ -113,10 +114,10 @@ class State:
         context = context_of(subject)
         owned = self.ids[context].get(schema.id, [])
         if schema in owned:
-            owned.remove(schema)
             # An earlier version of the subject may be the same schema.
             others = [each for each in self.subjects.get(subject, {}).values() if each.id == schema.id]
-            owned.extend(others[-1:])
+            place = owned.index(schema)
+            owned[place : place + 1] = others[-1:]
         if not owned:
             self.ids[context].pop(schema.id, None)
             if self.guids.get(context, {}).get(schema.guid) == schema.id:
@@ -208,6 +209,11 @@ class State:
         if self.modes.get(None) == "READONLY_OVERRIDE":
             return "READONLY_OVERRIDE"
         return next((self.modes[each] for each in scopes(subject) if each in self.modes), "READWRITE")
+
+
+def _place_of(subject: str, owners: Sequence[StoredSchema]) -> int:
+    """Subjects that share an id stay in the order in which they came."""
+    return next((place for place, each in enumerate(owners) if each.subject == subject), len(owners))
 
 
 def scopes(subject: str | None) -> Iterable[str | None]:

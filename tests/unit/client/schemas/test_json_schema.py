@@ -26,6 +26,7 @@ def thing(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+ARRAY = {"type": "array", "items": STRING}
 MODERN = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -49,6 +50,31 @@ MODERN = "https://json-schema.org/draft/2020-12/schema"
             ["REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL #/properties/a"],
         ),
         (thing({"a": STRING}), thing({}), []),
+        # A format is a demand on strings, in older drafts a schema of its own beside another type.
+        (INTEGER, INTEGER | {"format": "int32"}, ["TYPE_CHANGED #/"]),
+        (INTEGER | {"format": "int32"}, INTEGER, []),
+        ({}, {"format": "date"}, ["TYPE_CHANGED #/"]),
+        ({"format": "date"}, STRING | {"format": "date"}, []),
+        (STRING, STRING | {"format": "date"}, []),
+        (
+            {"type": ["integer", "null"], "format": "x"},
+            {"type": ["integer", "null"]},
+            ["COMBINED_TYPE_SUBSCHEMAS_CHANGED #/"],
+        ),
+        ({"$schema": MODERN} | INTEGER, {"$schema": MODERN, "format": "int32"} | INTEGER, []),
+        # One schema for all items leaves none over: what is said of additional ones counts only where it is a schema.
+        (ARRAY, ARRAY | {"additionalItems": False}, []),
+        (ARRAY | {"additionalItems": STRING}, ARRAY | {"additionalItems": False}, []),
+        (
+            ARRAY | {"additionalItems": False},
+            ARRAY | {"additionalItems": STRING},
+            ["ADDITIONAL_ITEMS_NARROWED #/additionalItems"],
+        ),
+        (
+            {"type": "array"},
+            {"type": "array", "additionalItems": False},
+            ["ADDITIONAL_ITEMS_REMOVED #/additionalItems"],
+        ),
         (
             thing({"a": STRING}, additionalProperties=False),
             thing({}, additionalProperties=False),
@@ -89,6 +115,21 @@ MODERN = "https://json-schema.org/draft/2020-12/schema"
 )
 def test_what_a_change_means(old: Any, new: Any, expected: list[str]) -> None:
     assert found(old, new) == expected
+
+
+def test_what_differs_is_told_in_the_order_of_confluents_registry() -> None:
+    """And in the same order in every process."""
+    names = ["delta", "alpha", "charlie", "bravo"]
+    old, new = thing(dict.fromkeys(names, STRING)), thing(dict.fromkeys(names, STRING), required=names)
+    told = [f"#/required/{name}" for name in ("bravo", "alpha", "delta", "charlie")]
+    assert found(old, new) == [f"REQUIRED_ATTRIBUTE_ADDED {path}" for path in told]
+
+
+def test_definitions_to_which_nothing_refers_may_be_anything() -> None:
+    text = {"definitions": {"$comment": "ours", "a": STRING, "b": 1}, **thing({"x": {"$ref": "#/definitions/a"}})}
+    assert found(text, text) == []
+    with pytest.raises(InvalidSchema):
+        parse_schema("JSON", json.dumps({"$schema": MODERN, "$defs": {"b": 1}}))
 
 
 def test_a_circle_of_references_ends() -> None:

@@ -90,6 +90,22 @@ class TestIds:
         assert stage.register("b", '"int"').id == first.id
         assert stage.state.refused == {}
 
+    def test_subjects_that_share_an_id_stay_in_their_order(self) -> None:
+        stage = Stage()
+        shared = stage.register("a", '"int"')
+        stage.register("b", '"int"')
+        stage.register("c", '"int"')
+
+        def owners() -> list[str]:
+            return [each.subject for each in stage.state.subject_versions(shared)]
+
+        stage.carry_out(decide.delete_version(stage.state, "b", 1, False))
+        assert owners() == ["a", "b", "c"]
+        stage.carry_out(decide.delete_version(stage.state, "b", 1, True))
+        assert owners() == ["a", "c"]
+        stage.register("b", '"int"')
+        assert owners() == ["a", "c", "b"]
+
     def test_registrations_that_are_under_way_take_different_ids(self) -> None:
         stage = Stage()
         one, other = stage.decide_registration("a", '"int"'), stage.decide_registration("b", '"long"')

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from barnabas.client.schemas.hash_order import in_hash_order
 from barnabas.client.schemas.json_schema.differences import Difference
 from barnabas.client.schemas.json_schema.matching import matched
 from barnabas.client.schemas.json_schema.model import (
@@ -193,11 +194,12 @@ class Comparison:
 
     def _objects(self, old: ObjectSchema, new: ObjectSchema) -> None:
         with self._at("required"):
-            for name in old.properties.keys() & new.properties.keys():
-                with self._at(name):
-                    self._required(name, old, new)
+            for name in in_hash_order(old.properties, new.properties):
+                if name in old.properties and name in new.properties:
+                    with self._at(name):
+                        self._required(name, old, new)
         with self._at("properties"):
-            for name in {**old.properties, **new.properties}:
+            for name in in_hash_order(old.properties, new.properties):
                 with self._at(name):
                     self._property(name, old, new)
         with self._at("dependencies"):
@@ -255,7 +257,7 @@ class Comparison:
         self._add(f"{what}_{'IS' if inner.compatible else 'NOT'}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
 
     def _dependencies(self, old: ObjectSchema, new: ObjectSchema) -> None:
-        for name in {**old.property_dependencies, **new.property_dependencies}:
+        for name in in_hash_order(old.property_dependencies, new.property_dependencies):
             before, after = old.property_dependencies.get(name), new.property_dependencies.get(name)
             with self._at(name):
                 if after is None or before is None:
@@ -263,7 +265,7 @@ class Comparison:
                 elif before != after:
                     kind = "EXTENDED" if after >= before else "NARROWED" if before >= after else "CHANGED"
                     self._add(f"DEPENDENCY_ARRAY_{kind}")
-        for name in {**old.schema_dependencies, **new.schema_dependencies}:
+        for name in in_hash_order(old.schema_dependencies, new.schema_dependencies):
             earlier, later = old.schema_dependencies.get(name), new.schema_dependencies.get(name)
             with self._at(name):
                 if later is None or earlier is None:

@@ -37,7 +37,7 @@ from barnabas.client.schemas.json_text import Json
 BASE = "mem://input"
 META_SCHEMAS = ("http://json-schema.org/", "https://json-schema.org/")
 STRING = frozenset({"minLength", "maxLength", "pattern"})
-FORMATS = frozenset({"format"})
+OLDER_STRING = STRING | {"format"}  # a format makes a string schema of its own beside another type
 NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 ARRAY = frozenset(
     {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains"}
@@ -161,7 +161,7 @@ class Loader:
             parts.append(ConstSchema(value=node["const"]))
         taken = self._explicit(node, base, parts)
         present = node.keys() - taken
-        if present & STRING:
+        if present & (STRING if self._modern else OLDER_STRING):
             parts.append(self._string(node))
         if present & ARRAY:
             parts.append(self._array(node, base))
@@ -175,7 +175,8 @@ class Loader:
                     self.schema(node[key], base)
             parts.append(ConditionalSchema())
         for key in ("definitions", "$defs"):
-            if isinstance(node.get(key), dict):
+            # Older drafts read a definition when something refers to it; beside it there may be comments.
+            if self._modern and isinstance(node.get(key), dict):
                 for each in node[key].values():
                     self.schema(each, base)
         return parts
@@ -206,7 +207,7 @@ class Loader:
 
     def _typed(self, kind: Json, node: dict[str, Json], base: str) -> tuple[Schema, frozenset[str]]:
         if kind == "string":
-            return self._string(node), STRING
+            return self._string(node), OLDER_STRING
         if kind in ("integer", "number"):
             return self._number(node, integer=kind == "integer"), NUMBER
         if kind == "boolean":
@@ -289,7 +290,7 @@ class Loader:
         prefix, items = node.get("prefixItems"), node.get("items")
         if isinstance(items, list) and prefix is None:
             prefix, items = items, node.get("additionalItems")
-        elif prefix is None and "additionalItems" in node:
+        elif prefix is None and "additionalItems" in node and (items is None or node["additionalItems"] is not False):
             self._additional_items(schema, node["additionalItems"], base)
         if prefix is not None:
             schema.items = [self.schema(each, base) for each in _list({"items": prefix}, "items")]

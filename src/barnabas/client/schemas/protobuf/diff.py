@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from barnabas.client.schemas.hash_order import in_hash_order
 from barnabas.client.schemas.protobuf.elements import (
     SCALARS,
     Enum,
@@ -113,7 +114,7 @@ class Comparison:
     def compare_types(self, old: Sequence[Message | Enum], new: Sequence[Message | Enum]) -> None:
         before = {each.name: each for each in old if isinstance(each, Message)}
         after = {each.name: each for each in new if isinstance(each, Message)}
-        for name in {**before, **after}:
+        for name in in_hash_order(before, after):
             with self._named(name):
                 if name not in after:
                     if not before[name].is_map_entry:
@@ -127,7 +128,7 @@ class Comparison:
                         self.add("MESSAGE_MOVED")
         old_enums = {each.name: each for each in old if isinstance(each, Enum)}
         new_enums = {each.name: each for each in new if isinstance(each, Enum)}
-        for name in {**old_enums, **new_enums}:
+        for name in in_hash_order(old_enums, new_enums):
             with self._named(name):
                 if name in old_enums and name in new_enums:
                     self._enums(old_enums[name], new_enums[name])
@@ -137,7 +138,7 @@ class Comparison:
     def _enums(self, old: Enum, new: Enum) -> None:
         before = {each.tag: each.name for each in old.constants}
         after = {each.tag: each.name for each in new.constants}
-        for tag in {**before, **after}:
+        for tag in in_hash_order(before, after):
             with self._at(str(tag)):
                 if tag not in before or tag not in after:
                     self.add("ENUM_CONST_ADDED" if tag not in before else "ENUM_CONST_REMOVED")
@@ -160,7 +161,7 @@ class Comparison:
                 elif moved and existing:
                     self.add("FIELD_MOVED_TO_EXISTING_ONEOF")
         self._one_ofs(old, new)
-        for tag in {**before, **after}:
+        for tag in in_hash_order(before, after):
             with self._at(str(tag)):
                 if tag in before and tag in after:
                     self._fields(before[tag], after[tag])
@@ -175,7 +176,7 @@ class Comparison:
     def _one_ofs(self, old: Message, new: Message) -> None:
         before = {each.name: each for each in old.one_ofs}
         after = {each.name: each for each in new.one_ofs}
-        for name in {**before, **after}:
+        for name in in_hash_order(before, after):
             with self._at(name):
                 if name in before and name in after:
                     self._one_of(before[name], after[name])
@@ -185,7 +186,7 @@ class Comparison:
     def _one_of(self, old: OneOf, new: OneOf) -> None:
         before = {each.tag: each for each in old.fields}
         after = {each.tag: each for each in new.fields}
-        for tag in {**before, **after}:
+        for tag in in_hash_order(before, after):
             with self._at(str(tag)):
                 if tag in before and tag in after:
                     self._fields(before[tag], after[tag])
