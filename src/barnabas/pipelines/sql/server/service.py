@@ -14,7 +14,7 @@ from barnabas.client.producer import Delivery
 from barnabas.pipelines.sql.definitions import check_written, spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
+from barnabas.pipelines.sql.inserts import check_no_headers, check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
@@ -343,6 +343,7 @@ class SqlService:
                 values[column] = None if value is None else coercion(kind)(value)
             except ValueError as error:
                 raise SqlError(f"Can't coerce a field of column {column} to {kind}: {error}") from None
+        check_no_headers(source, values)
         key, data, time_ms = row_bytes(source, values, int(time.time() * 1000))
         return self.kafka.begin_send(source.topic, key, data, time_ms)
 
