@@ -210,3 +210,35 @@ def test_queries_and_inserts_over_http_2(server: SqlServer) -> None:
 def test_who_offers_http_2_is_answered_with_http_1(server: SqlServer) -> None:
     version, (_, *rows) = curl(server, "/query-stream", FIRST, "--http2")
     assert (version, rows) == ("1.1", [["a", 1], ["b", 2]])
+
+
+JOIN = "SELECT one.id AS id, v, w FROM one JOIN three ON one.id = three.id"
+
+
+@pytest.mark.parametrize("statement", [f"CREATE STREAM o AS {JOIN};", f"EXPLAIN {JOIN} EMIT CHANGES ON LAST 10;"])
+def test_sources_whose_keys_do_not_meet_are_not_joined(server: SqlServer, statement: str) -> None:
+    server.run(
+        "CREATE STREAM IF NOT EXISTS one (id STRING KEY, v INT)"
+        " WITH (kafka_topic='one', value_format='JSON', partitions=1);"
+        "CREATE TABLE IF NOT EXISTS three (id STRING PRIMARY KEY, w INT)"
+        " WITH (kafka_topic='three', value_format='JSON', partitions=3);"
+    )
+    told = (
+        "Can't join `ONE` with `THREE` since the number of partitions don't match. `ONE` partitions = 1; `THREE` "
+        "partitions = 3. Please repartition either one so that the number of partitions match."
+    )
+    assert refusal(server, "/ksql", {"ksql": statement}) == told
+    assert refusal(server, "/query-stream", {"sql": f"{JOIN} EMIT CHANGES;"}) == told
+    assert all(one["name"] != "O" for one in server.run("SHOW STREAMS;")[0]["streams"])
+
+
+def test_a_topic_that_is_there_has_the_partitions_that_a_query_asks_for(server: SqlServer) -> None:
+    statement = "CREATE STREAM again WITH (kafka_topic='p', partitions=2) AS SELECT * FROM p;"
+    told = "A Kafka topic with the name 'p' already exists, with 1 partitions and not with 2."
+    assert refusal(server, "/ksql", {"ksql": statement}) == told
+
+
+def refusal(server: SqlServer, path: str, body: dict[str, Any]) -> str:
+    status, text = server.ask(path, body)
+    assert status == 400, text
+    return str(json.loads(text)["message"])
