@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,6 +156,18 @@ def test_statuses_properties_and_metadata_are_told(server: SqlServer) -> None:
     assert clusters["ksql-cluster"] == "default_"
     assert clusters["kafka-cluster"] == asked("/info")[1]["KsqlServerInfo"]["kafkaClusterId"] != "default_"
     assert asked("/clusterStatus")[0] == 200
+    assert asked("/chc/ready") == asked("/chc/live") == (200, {})
+    assert server.ask("/heartbeat", {}) == server.ask("/lag", {}) == (200, '{"isOk":true}')
+
+
+def test_a_push_query_is_closed_by_its_id(server: SqlServer) -> None:
+    body = json.dumps({"sql": "SELECT * FROM p EMIT CHANGES;"}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/query-stream", body), timeout=WAIT_S) as answer:
+        query_id = json.loads(answer.readline())["queryId"]
+        assert server.ask("/close-query", {"queryId": query_id})[0] == 200
+        assert answer.read() == b""
+    status, text = server.ask("/close-query", {"queryId": query_id})
+    assert (status, json.loads(text)["message"]) == (400, f"No query with id {query_id}")
 
 
 def test_a_statement_is_tried_on_the_last_records(server: SqlServer) -> None:
