@@ -1,8 +1,9 @@
-"""Pull queries by key while their table changes: `python -m benchmarks.sql_pulls [seconds] [a second]`.
+"""Pull queries by key while their table changes: `python -m benchmarks.sql_pulls [seconds] [a second] [setting ...]`.
 
 A node and a SQL server, each a process; a persistent query on Spark that counts 1,000 keys, whose stream gets 200
 records a second; clients with open connections that ask for counts at a fixed pace. Latency counts from when a query
-was due, so one that waits for its turn is late.
+was due, so one that waits for its turn is late. Settings are the server's, as `ksql.spark.nice=15`; `writes=0` leaves
+the table as it is while it is asked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from barnabas.testing import Node
 from tests.support.sql_server import SqlServer
 from tests.support.waiting import wait_until
 
-KEYS, CLIENTS, WRITES_A_SECOND, WARM_UP = 1000, 8, 200, 300
+KEYS, CLIENTS, WRITES_A_SECOND, WARM_UP = 1000, 8, 200.0, 300
 HEADERS = {"content-type": "application/json", "accept": "application/vnd.ksqlapi.delimited.v1"}
 
 
@@ -42,9 +43,9 @@ def client(port: int, numbers: range, begun: float, pace: float, found: list[flo
         found.append(time.perf_counter() - due)
 
 
-def write(producer: Producer, stopped: threading.Event) -> None:
+def write(producer: Producer, a_second: float, stopped: threading.Event) -> None:
     number = 0
-    while not stopped.wait(1 / WRITES_A_SECOND):
+    while not stopped.wait(1 / a_second if a_second else None):
         number += 1
         producer.send("s", b'{"v": %d}' % number, key=b"k%d" % (number % KEYS))
 
@@ -52,8 +53,10 @@ def write(producer: Producer, stopped: threading.Event) -> None:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
     pace = float(sys.argv[2]) if len(sys.argv) > 2 else 500.0
+    settings = dict(one.split("=", 1) for one in sys.argv[3:])
+    writes = float(settings.pop("writes", WRITES_A_SECOND))
     with Node() as node, tempfile.TemporaryDirectory() as directory:
-        server = SqlServer(node.bootstrap_servers, Path(directory)).start()
+        server = SqlServer(node.bootstrap_servers, Path(directory), **settings).start()
         server.run(
             "CREATE STREAM s (id STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);"
             "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;",
@@ -64,7 +67,7 @@ def main() -> None:
             producer.send("s", b'{"v": 0}', key=b"k%d" % number)
         wait_until(lambda: len(server.rows("SELECT id FROM t;")) == KEYS, "all keys are counted", 120)
         stopped = threading.Event()
-        threading.Thread(target=write, args=(producer, stopped), daemon=True).start()
+        threading.Thread(target=write, args=(producer, writes, stopped), daemon=True).start()
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         for number in range(WARM_UP):
             ask(connection, number)

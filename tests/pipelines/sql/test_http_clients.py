@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,6 +156,18 @@ def test_statuses_properties_and_metadata_are_told(server: SqlServer) -> None:
     assert clusters["ksql-cluster"] == "default_"
     assert clusters["kafka-cluster"] == asked("/info")[1]["KsqlServerInfo"]["kafkaClusterId"] != "default_"
     assert asked("/clusterStatus")[0] == 200
+    assert asked("/chc/ready") == asked("/chc/live") == (200, {})
+    assert server.ask("/heartbeat", {}) == server.ask("/lag", {}) == (200, '{"isOk":true}')
+
+
+def test_a_push_query_is_closed_by_its_id(server: SqlServer) -> None:
+    body = json.dumps({"sql": "SELECT * FROM p EMIT CHANGES;"}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/query-stream", body), timeout=WAIT_S) as answer:
+        query_id = json.loads(answer.readline())["queryId"]
+        assert server.ask("/close-query", {"queryId": query_id})[0] == 200
+        assert answer.read() == b""
+    status, text = server.ask("/close-query", {"queryId": query_id})
+    assert (status, json.loads(text)["message"]) == (400, f"No query with id {query_id}")
 
 
 def test_a_statement_is_tried_on_the_last_records(server: SqlServer) -> None:
@@ -210,3 +223,35 @@ def test_queries_and_inserts_over_http_2(server: SqlServer) -> None:
 def test_who_offers_http_2_is_answered_with_http_1(server: SqlServer) -> None:
     version, (_, *rows) = curl(server, "/query-stream", FIRST, "--http2")
     assert (version, rows) == ("1.1", [["a", 1], ["b", 2]])
+
+
+JOIN = "SELECT one.id AS id, v, w FROM one JOIN three ON one.id = three.id"
+
+
+@pytest.mark.parametrize("statement", [f"CREATE STREAM o AS {JOIN};", f"EXPLAIN {JOIN} EMIT CHANGES ON LAST 10;"])
+def test_sources_whose_keys_do_not_meet_are_not_joined(server: SqlServer, statement: str) -> None:
+    server.run(
+        "CREATE STREAM IF NOT EXISTS one (id STRING KEY, v INT)"
+        " WITH (kafka_topic='one', value_format='JSON', partitions=1);"
+        "CREATE TABLE IF NOT EXISTS three (id STRING PRIMARY KEY, w INT)"
+        " WITH (kafka_topic='three', value_format='JSON', partitions=3);"
+    )
+    told = (
+        "Can't join `ONE` with `THREE` since the number of partitions don't match. `ONE` partitions = 1; `THREE` "
+        "partitions = 3. Please repartition either one so that the number of partitions match."
+    )
+    assert refusal(server, "/ksql", {"ksql": statement}) == told
+    assert refusal(server, "/query-stream", {"sql": f"{JOIN} EMIT CHANGES;"}) == told
+    assert all(one["name"] != "O" for one in server.run("SHOW STREAMS;")[0]["streams"])
+
+
+def test_a_topic_that_is_there_has_the_partitions_that_a_query_asks_for(server: SqlServer) -> None:
+    statement = "CREATE STREAM again WITH (kafka_topic='p', partitions=2) AS SELECT * FROM p;"
+    told = "A Kafka topic with the name 'p' already exists, with 1 partitions and not with 2."
+    assert refusal(server, "/ksql", {"ksql": statement}) == told
+
+
+def refusal(server: SqlServer, path: str, body: dict[str, Any]) -> str:
+    status, text = server.ask(path, body)
+    assert status == 400, text
+    return str(json.loads(text)["message"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import string
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.cli.errors import UsageError
+from barnabas.cli.sql.patterns import text_of
+from barnabas.pipelines.sql.compute.dates import datetime_of, format_moment
 
 Row = dict[str, Any]
+COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*')
 
 
 class Quickstart(NamedTuple):
@@ -87,75 +91,109 @@ QUICKSTARTS = {
 }
 
 
-def schema_maker(path: str) -> Callable[[random.Random, int, int], Row]:
-    """Records of an Avro schema; `arg.properties` of a field say options, range, regex or iteration."""
+def schema_in(path: str) -> Row:
+    """An Avro schema, in whose file comments (`//`) may be."""
+    from barnabas.pipelines.sql.formats.inference import avro_kind
+
     try:
-        schema = json.loads(Path(path).read_text())
+        schema = json.loads(COMMENT.sub(r"\1", Path(path).read_text()))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no Avro schema: {error}") from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UsageError(f"{path} is no Avro schema of a record.")
+    try:
+        avro_kind(schema, {})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is no Avro schema: {type(error).__name__} {error}") from None
+    return schema
+
+
+def schema_maker(schema: Row) -> Callable[[random.Random, int, int], Row]:
+    """`arg.properties` of a field or a type say options, range, regex, length, odds or iteration; `format_as_time`
+    takes the time of now."""
 
     def make(random_: random.Random, number: int, now_ms: int) -> Row:
-        return {
-            one["name"]: value_of(one["type"], random_, number, one.get("arg.properties", {}))
-            for one in schema["fields"]
-        }
+        row: Row = Maker(random_, number, now_ms, {}).value_of(schema, {})
+        return row
 
     return make
 
 
-def value_of(kind: Any, random_: random.Random, number: int, settings: Row) -> Any:
-    if isinstance(kind, list):
-        return value_of(random_.choice([one for one in kind if one != "null"] or ["null"]), random_, number, settings)
-    if isinstance(kind, dict):
-        settings = kind.get("arg.properties", settings)
-        if kind["type"] == "record":
-            return {
-                one["name"]: value_of(one["type"], random_, number, one.get("arg.properties", {}))
-                for one in kind["fields"]
-            }
-        if kind["type"] == "array":
-            return [value_of(kind["items"], random_, number, {}) for _ in range(random_.randint(0, 3))]
-        if kind["type"] == "map":
-            return {f"key{at}": value_of(kind["values"], random_, number, {}) for at in range(random_.randint(0, 3))}
-        if kind["type"] == "enum":
-            return random_.choice(kind["symbols"])
-        kind = kind["type"]
-    if "options" in settings and isinstance(settings["options"], list):
-        return random_.choice(settings["options"])
-    if "iteration" in settings:
-        step = settings["iteration"]
-        return step.get("start", 0) + number * step.get("step", 1)
-    if "regex" in settings:
-        return of_pattern(str(settings["regex"]), random_)
-    span = settings.get("range", {})
-    low, high = span.get("min", 0), span.get("max", 1000)
-    if kind in ("int", "long"):
-        return random_.randrange(int(low), max(int(high), int(low) + 1))
-    if kind in ("float", "double"):
-        return random_.uniform(low, high)
-    if kind == "boolean":
-        return random_.random() < 0.5
-    return None if kind == "null" else "".join(random_.choices(string.ascii_lowercase, k=8))
+class Maker(NamedTuple):
+    """Of the values of one record."""
+
+    random: random.Random
+    number: int
+    now_ms: int
+    named: dict[str, Any]  # types that others name
+
+    def value_of(self, kind: Any, settings: Row) -> Any:
+        if isinstance(kind, list):
+            kinds = [one for one in kind if one != "null"] or ["null"]
+            return self.value_of(self.random.choice(kinds), settings)
+        if isinstance(kind, str) and kind in self.named:
+            return self.value_of(self.named[kind], settings)
+        given = kind if isinstance(kind, dict) else {"type": kind}
+        if isinstance(given["type"], (dict, list)):
+            return self.value_of(given["type"], given.get("arg.properties", settings))
+        if "name" in given:
+            self.named[given["name"]] = given
+        settings = given.get("arg.properties", settings)
+        if (form := given.get("format_as_time")) is not None:
+            return self.now_ms if form == "unix_long" else format_moment(datetime_of(self.now_ms), form)
+        if isinstance(settings.get("options"), list):
+            return self.random.choice(settings["options"])
+        return self.made(given, settings)
+
+    def made(self, kind: Row, settings: Row) -> Any:
+        name = kind["type"]
+        if name == "record":
+            return {one["name"]: self.value_of(*field_type(one)) for one in kind["fields"]}
+        if name == "array":
+            return [self.value_of(kind["items"], {}) for _ in range(self.length(settings, 0, 3))]
+        if name == "map":
+            return {f"key{at}": self.value_of(kind["values"], {}) for at in range(self.length(settings, 0, 3))}
+        if name == "enum":
+            return self.random.choice(kind["symbols"])
+        if "iteration" in settings:
+            return iterated(settings["iteration"], self.number)
+        if "regex" in settings:
+            return text_of(str(settings["regex"]), self.random)
+        span = settings.get("range", {})
+        low, high = span.get("min", 0), span.get("max", 1000)
+        if name in ("int", "long"):
+            return self.random.randrange(int(low), max(int(high), int(low) + 1))
+        if name in ("float", "double"):
+            return self.random.uniform(low, high)
+        if name == "boolean":
+            return self.random.random() < settings.get("odds", 0.5)
+        letters = self.random.choices(string.ascii_lowercase, k=self.length(settings, 8, 8))
+        return None if name == "null" else "".join(letters)
+
+    def length(self, settings: Row, least: int, most: int) -> int:
+        given = settings.get("length", {"min": least, "max": most + 1})
+        if not isinstance(given, dict):
+            return int(given)
+        first = int(given.get("min", 0))
+        return self.random.randrange(first, max(int(given.get("max", first + most)), first + 1))
 
 
-def of_pattern(pattern: str, random_: random.Random) -> str:
-    """Text of a simple regular expression: letters, classes such as [1-9] or [a-z]{3}, and repetitions."""
-    import re
-
-    found = ""
-    for group, literal, times in re.findall(r"(?:\[([^\]]+)\]|(\\?.))(?:\{(\d+)(?:,\d+)?\})?", pattern):
-        letters = literal.lstrip("\\") if literal else expanded(group)
-        found += "".join(random_.choice(letters) for _ in range(int(times or 1)))
-    return found
+def field_type(field: Row) -> tuple[Any, Row]:
+    """The type of a field and what is said of it; `format_as_time` may stand at either."""
+    kind = field["type"]
+    if "format_as_time" in field:
+        kind = {"type": kind, "format_as_time": field["format_as_time"]}
+    return kind, field.get("arg.properties", {})
 
 
-def expanded(group: str) -> str:
-    import re
-
-    whole = re.sub(r"(.)-(.)", lambda one: "".join(map(chr, range(ord(one.group(1)), ord(one.group(2)) + 1))), group)
-    return whole or "x"
+def iterated(settings: Row, number: int) -> Any:
+    """Counts from `start`, and begins there again at `restart`, which is not reached."""
+    start = settings.get("start", 0)
+    restart, initial = settings.get("restart"), settings.get("initial", start)
+    step = settings.get("step", 1 if restart is None or restart >= start else -1)
+    if restart is None or restart == start:
+        return initial + number * step
+    return start + (initial - start + number * step) % (restart - start)
 
 
 def generated(

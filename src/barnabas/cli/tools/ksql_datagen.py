@@ -72,19 +72,21 @@ def number(given: dict[str, str], name: str) -> int | None:
 
 
 def run(given: dict[str, str]) -> int:
-    from barnabas.cli.sql.datagen import QUICKSTARTS, generated, schema_maker
+    from barnabas.cli.sql.datagen import QUICKSTARTS, generated, schema_in, schema_maker
     from barnabas.client.producer import Producer
     from barnabas.client.settings import ClientSettings, read_properties
 
     if ("quickstart" in given) == ("schema" in given):
         raise UsageError("quickstart= or schema= is needed, and not both.")
+    schema = None
     if "quickstart" in given:
         quickstart = QUICKSTARTS.get(given["quickstart"].lower())
         if quickstart is None:
             raise UsageError(f"There is no quickstart {given['quickstart']}: {', '.join(QUICKSTARTS)}.")
         topic, key, name, make = quickstart
     else:
-        topic, key, name, make = "", "", "JSON", schema_maker(given["schema"])
+        schema = schema_in(given["schema"])
+        topic, key, name, make = "", "", "JSON", schema_maker(schema)
     topic, key = given.get("topic", topic), given.get("key", key)
     if not topic or not key:
         raise UsageError("topic= and key= are needed with schema=.")
@@ -98,7 +100,7 @@ def run(given: dict[str, str]) -> int:
             if key not in row:
                 raise UsageError(f"The records have no field {key}: {', '.join(row)}.")
             if not codecs:
-                codecs = codecs_for(row, key, topic, given.get("format", name).upper(), given)
+                codecs = codecs_for(row, key, topic, given.get("format", name).upper(), given, schema)
             producer.send(
                 topic, codecs[1].encode(list(row.values())), key=codecs[0].encode([row[key]]), timestamp=now_ms
             )
@@ -119,13 +121,20 @@ def wait(rate: int | None, most_ms: int | None, sleep: Callable[[float], Any] = 
         sleep(random.random() * most_ms / 1000)
 
 
-def codecs_for(row: dict[str, Any], key: str, topic: str, name: str, given: dict[str, str]) -> list[Codec]:
-    """Of the key and of the value; types are those of the first record."""
+def codecs_for(
+    row: dict[str, Any], key: str, topic: str, name: str, given: dict[str, str], schema: dict[str, Any] | None = None
+) -> list[Codec]:
+    """Of the key and of the value; types are those of the schema, or of the first record."""
     from barnabas.pipelines.sql.errors import SqlError
     from barnabas.pipelines.sql.formats.codecs import check_format, codec_of
+    from barnabas.pipelines.sql.formats.inference import avro_kind
     from barnabas.pipelines.sql.metastore import FormatInfo, SourceColumn
 
-    columns = [SourceColumn(one, kind_of(value)) for one, value in row.items()]
+    kinds = {} if schema is None else dict(avro_kind(schema, {}).fields)
+    columns = [
+        SourceColumn(one, kinds[one] if one in kinds and not isinstance(value, str) else kind_of(value))
+        for one, value in row.items()
+    ]
     keys = [one for one in columns if one.name == key]
     settings = (("REGISTRY", given.get("schemaRegistryUrl", "http://localhost:8081")),)
     try:

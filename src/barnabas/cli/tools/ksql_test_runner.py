@@ -72,28 +72,34 @@ def run_scripts(directory: Path) -> int:
     return 1 if failed else 0
 
 
-def cases_of(parsed: Parsed) -> list[tuple[str, tuple[Path, Path, Path]]]:
+def cases_of(parsed: Parsed) -> list[tuple[str, tuple[Path, Path | None, Path]]]:
     if parsed.rest:
         found = [path.parent for one in parsed.rest for path in sorted(Path(one).rglob("statements.sql"))]
         if not found:
             raise UsageError(f"{', '.join(parsed.rest)} has no statements.sql.")
-        return [(str(one), (one / "statements.sql", one / "input.json", one / "output.json")) for one in found]
+        return [(str(one), (one / "statements.sql", input_of(one), one / "output.json")) for one in found]
     given = [parsed.text(name) for name in ("sql-file", "input-file", "output-file")]
-    if None in given:
-        raise UsageError("--sql-file, --input-file and --output-file are needed, or directories of tests.")
-    sql, inputs, outputs = (Path(one or "") for one in given)
+    sql, inputs, outputs = (None if one is None else Path(one) for one in given)
+    if sql is None or outputs is None:
+        raise UsageError("--sql-file and --output-file are needed, or directories of tests.")
     return [(str(sql), (sql, inputs, outputs))]
 
 
-def tried(sql: Path, inputs: Path, outputs: Path) -> str | None:
+def input_of(directory: Path) -> Path | None:
+    """Statements may bring their records by INSERT."""
+    path = directory / "input.json"
+    return path if path.exists() else None
+
+
+def tried(sql: Path, inputs: Path | None, outputs: Path) -> str | None:
     """What went wrong, or None."""
+    from barnabas.pipelines.sql.cases import difference, inputs_in, outputs_in, run_case
     from barnabas.pipelines.sql.errors import SqlError
-    from barnabas.pipelines.sql.runner import difference, records_in, run_case
     from barnabas.pipelines.streams.errors import StreamsError
 
     try:
-        given = records_in(inputs, "inputs") if inputs.exists() else []
-        expected = records_in(outputs, "outputs")
+        given = [] if inputs is None else inputs_in(inputs)
+        expected = outputs_in(outputs)
         return difference(expected, run_case(sql.read_text(), given))
     except (SqlError, StreamsError, OSError) as error:
         return str(error)

@@ -226,7 +226,9 @@ def inferred(
         if schema_id is not None and name.upper() not in REGISTRY_FORMATS:
             raise SqlError(f"{what}_SCHEMA_ID is for formats with a registry, and {what}_FORMAT is {name.upper()}.")
         if not columns and name.upper() in REGISTRY_FORMATS:
-            columns = columns_from_registry(f"{topic}-{what.lower()}", settings, what, schema_id, message)
+            whole = what == VALUE and str(properties.get("WRAP_SINGLE_VALUE")).lower() == "false"
+            subject = f"{topic}-{what.lower()}"
+            columns = columns_from_registry(subject, settings, what, schema_id, message, whole=whole)
         found.append(columns)
     keys, values = found
     if not keys and not values and formats[1].upper() not in REGISTRY_FORMATS:

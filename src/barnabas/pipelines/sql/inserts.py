@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Collection
 from typing import Any
 
 from barnabas.pipelines.sql.compute.casts import cast_between
@@ -11,7 +12,7 @@ from barnabas.pipelines.sql.compute.java import EvaluationError
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.formats.codecs import codec_of
 from barnabas.pipelines.sql.language import tree
-from barnabas.pipelines.sql.metastore import HEADERS, DataSource
+from barnabas.pipelines.sql.metastore import DataSource
 from barnabas.pipelines.sql.relations import ROWTIME, Relation
 from barnabas.pipelines.sql.types import BIGINT, SqlType, fits
 from barnabas.pipelines.streams.serdes import SerdeError
@@ -24,7 +25,8 @@ def record_of(
 ) -> tuple[bytes | None, bytes | None, int]:
     """Key, value and time."""
     check_target(source)
-    names = list(statement.columns) or [one.name for one in source.columns if one.role != HEADERS]
+    names = list(statement.columns) or [one.name for one in source.columns]
+    check_no_headers(source, names)
     if len(names) != len(statement.values):
         raise SqlError(
             f"Expected a value for each column. Expected Columns: [{', '.join(names)}]. "
@@ -43,8 +45,11 @@ def check_target(source: DataSource) -> None:
         raise SqlError(f"Cannot insert values into read-only {source.kind.lower()}: {source.name}")
     if source.window is not None:
         raise SqlError("Cannot insert values into windowed stream/table")
-    if source.headers:
-        raise SqlError(f"Cannot insert into HEADER columns: {source.name} has some.")
+
+
+def check_no_headers(source: DataSource, names: Collection[str]) -> None:
+    if into := [one.name for one in source.headers if one.name in names]:
+        raise SqlError(f"Cannot insert into HEADER columns: {', '.join(into)}")
 
 
 def kind_of(source: DataSource, name: str) -> SqlType:

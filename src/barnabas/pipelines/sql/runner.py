@@ -31,7 +31,7 @@ MOCK_REGISTRY = "mock://ksql-test-runner"
 
 
 class CaseRecord(NamedTuple):
-    """A record as the files have it: values as JSON; `window` is (start, end) or None."""
+    """A record whose key and value are as JSON has them; `window` is (start, end) or None."""
 
     topic: str
     key: Any
@@ -71,9 +71,16 @@ class Bench:
     _variables: dict[str, str] = field(default_factory=dict)
     _number: int = 0
 
-    def execute(self, statements: str) -> None:
+    def execute(self, statements: str, *, inserts_last: bool = False) -> None:
+        """One after the other. With `inserts_last` queries read what was inserted before them too."""
         self._types.update(self.engine.metastore.types)
+        inserts: list[tree.Statement] = []
         for statement in each_statement(statements, self._types, self._variables):
+            if inserts_last and isinstance(statement, tree.InsertValues):
+                inserts.append(statement)
+            else:
+                self.run(statement)
+        for statement in inserts:
             self.run(statement)
 
     def run(self, statement: tree.Statement) -> None:
@@ -183,11 +190,7 @@ class Bench:
 
     def output(self) -> list[CaseRecord]:
         """What queries have written since the last time, in its order."""
-        return [
-            decoded(self.source_of(one.topic), one.topic, one.key, one.value, one.timestamp_ms)
-            for one in self.taken()
-            if not one.inserted
-        ]
+        return [decoded(self.source_of(one.topic), one) for one in self.taken() if not one.inserted]
 
     def source_of(self, topic: str) -> DataSource:
         found = [one for one in self.engine.metastore.sources.values() if one.topic == topic]
@@ -234,7 +237,8 @@ def written(codec: Codec, name: str, value: Any) -> bytes | None:
     return codec.encode(values)
 
 
-def decoded(source: DataSource, topic: str, key: bytes | None, value: bytes | None, time: int) -> CaseRecord:
+def decoded(source: DataSource, record: Written) -> CaseRecord:
+    key, value = record.key, record.value
     key_codec, value_codec = codecs(source)
     window = None
     if key is not None and source.window is not None:
@@ -243,11 +247,12 @@ def decoded(source: DataSource, topic: str, key: bytes | None, value: bytes | No
         key = key[:-width]
         window = (bounds[1], bounds[0]) if width == 16 else (bounds[0], bounds[0] + (source.window.size_ms or 0))
     return CaseRecord(
-        topic,
+        record.topic,
         None if key is None else read(key_codec, source.key_format.name, key),
         None if value is None else read(value_codec, source.value_format.name, value),
-        time,
+        record.timestamp_ms,
         window,
+        record.headers,
     )
 
 
@@ -268,66 +273,4 @@ def read(codec: Codec, name: str, data: bytes) -> Any:
     return dict(zip([column for column, _ in codec.columns], values, strict=True))
 
 
-def records_in(path: Path, field_name: str) -> list[CaseRecord]:
-    try:
-        tree_ = json.loads(path.read_text())
-    except ValueError as error:
-        raise SqlError(f"{path} is no JSON: {error}") from None
-    entries = tree_.get(field_name) if isinstance(tree_, dict) else None
-    if not isinstance(entries, list):
-        raise SqlError(f'{path} has no "{field_name}": it looks like {{"{field_name}": [{{"topic": ...}}]}}')
-    return [record_from(one, path) for one in entries]
-
-
-def record_from(entry: Any, path: Path) -> CaseRecord:
-    if not isinstance(entry, dict) or "topic" not in entry:
-        raise SqlError(f"{path}: a record has a topic, a key, a value and a timestamp; this one is {entry!r}")
-    window = entry.get("window")
-    bounds = None if window is None else (int(window["start"]), int(window["end"]))
-    headers = tuple(
-        (one["KEY"], None if one["VALUE"] is None else str(one["VALUE"]).encode()) for one in entry.get("headers", ())
-    )
-    return CaseRecord(
-        entry["topic"], entry.get("key"), entry.get("value"), int(entry.get("timestamp", 0)), bounds, headers
-    )
-
-
-def run_case(statements: str, inputs: list[CaseRecord]) -> list[CaseRecord]:
-    bench = Bench()
-    try:
-        bench.execute(statements)
-        bench.output()
-        for record in inputs:
-            bench.pipe(record)
-        return bench.output()
-    finally:
-        bench.close()
-
-
-def difference(expected: list[CaseRecord], given: list[CaseRecord]) -> str | None:
-    """The first thing that is not as expected, topic by topic; None if all is."""
-    for topic in dict.fromkeys(one.topic for one in expected):
-        wanted = [one for one in expected if one.topic == topic]
-        found = [one for one in given if one.topic == topic]
-        for number, one in enumerate(wanted):
-            if number >= len(found):
-                return f"Topic {topic}, message {number}: Expected {shown(one)} but there is no such record"
-            other = found[number]
-            if (one.key, one.value, one.timestamp_ms) != (other.key, other.value, other.timestamp_ms) or (
-                one.window is not None and one.window != other.window
-            ):
-                return f"Topic {topic}, message {number}: Expected {shown(one)} but was {shown(other)}"
-        if len(found) > len(wanted):
-            return (
-                f"Topic {topic}: Expected <{len(wanted)}> records but it was <{len(found)}>: "
-                f"{shown(found[len(wanted)])}"
-            )
-    return None
-
-
-def shown(record: CaseRecord) -> str:
-    window = f" in window {list(record.window)}" if record.window is not None else ""
-    return f"<{json.dumps(record.key)}, {json.dumps(record.value)}>{window} with timestamp={record.timestamp_ms}"
-
-
-__all__ = ["Bench", "CaseRecord", "Windowed", "difference", "records_in", "run_case"]
+__all__ = ["Bench", "CaseRecord", "Windowed"]

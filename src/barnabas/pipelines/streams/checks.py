@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barnabas.pipelines.streams.errors import CheckpointError, TopicGrown, TopologyError
@@ -52,17 +52,23 @@ def check_ends(graph: Graph, name: str) -> None:
 
 def check_co_partitioning(graph: Graph, partitions: Mapping[str, int]) -> None:
     """Topics whose records meet by key without a repartition have the same number of partitions."""
+    for node, counts in not_co_partitioned(graph, partitions):
+        told = " and ".join(f"{topic} has {count}" for topic, count in counts.items())
+        raise TopologyError(
+            f"{node.name} needs topics of the same number of partitions, and {told}: repartition() one of them",
+            node.where,
+        )
+
+
+def not_co_partitioned(graph: Graph, partitions: Mapping[str, int]) -> Iterator[tuple[Node, dict[str, int]]]:
+    """Operators whose topics differ, and how many partitions these have."""
     for node in graph.nodes:
         meets = node.operator.stores or (len(node.inputs) > 1 and node.operator.kind != "merge")
         if not meets or node.stage > 0:
             continue
         counts = {topic: partitions[topic] for one in node.inputs for topic in topics_above(one)}
         if len(set(counts.values())) > 1:
-            told = " and ".join(f"{topic} has {count}" for topic, count in counts.items())
-            raise TopologyError(
-                f"{node.name} needs topics of the same number of partitions, and {told}: repartition() one of them",
-                node.where,
-            )
+            yield node, counts
 
 
 def topics_above(node: Node) -> list[str]:

@@ -170,3 +170,16 @@ def test_a_server_that_is_gone_in_the_midst_of_rows_is_told(statement: str, out:
             session.run(statement)
         thread.join(10)
     assert "77" in out.getvalue()
+
+
+def test_rows_are_shown_as_json_where_that_is_set(session: SqlSession, client: NotingClient, out: io.StringIO) -> None:
+    type_lines(
+        session, "SET OUTPUT JSON;\nSELECT * FROM s EMIT CHANGES LIMIT 1;\nSET OUTPUT TABULAR;\nSELECT * FROM s;"
+    )
+    shown = out.getvalue()
+    assert '{"row":{"columns":[1,{"B":"x"}]}}' in shown
+    assert (
+        shown.index("Output format set to JSON") < shown.index('{"row"') < shown.index("Output format set to TABULAR")
+    )
+    assert "|1 " in shown[shown.index("Output format set to TABULAR") :]
+    assert [kind for kind, _ in client.asked] == ["query", "query"]

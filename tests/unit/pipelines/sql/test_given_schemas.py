@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.serdes import Deserializer, Schema, shared_registry
+from barnabas.client.serdes import Deserializer, Schema, Serializer, shared_registry
 from barnabas.client.serdes.schema import SchemaReference
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.runner import Bench, CaseRecord
@@ -145,3 +145,16 @@ def test_a_json_schema_that_holds_itself_is_refused(bench: Bench) -> None:
     text = json.dumps({"type": "object", "properties": {"next": {"$ref": "#"}}})
     with pytest.raises(SqlError, match="The JSON schema holds itself at #: name the columns"):
         columns(bench, "JSON", text)
+
+
+@pytest.mark.parametrize("fields", [1, 2])
+def test_a_record_that_is_not_wrapped_is_one_column(bench: Bench, fields: int) -> None:
+    named = [{"name": f"f{at}", "type": ["null", "int"], "default": None} for at in range(fields)]
+    found = columns(bench, "AVRO", json.dumps(record(*named)), more=", wrap_single_value=false")
+    assert found == {"ROWVAL": f"STRUCT<{', '.join(f'`F{at}` INTEGER' for at in range(fields))}>"}
+    bench.execute("CREATE STREAM d WITH (value_format='JSON') AS SELECT rowval->f0 AS a FROM c;")
+    data = Serializer(registry(bench), schema=Schema(json.dumps(record(*named)), "AVRO")).encode(
+        "c", {f"f{at}": 7 for at in range(fields)}
+    )
+    bench.pipe_bytes("c", None, data, 0)
+    assert [one.value for one in bench.output()] == [{"A": 7}]

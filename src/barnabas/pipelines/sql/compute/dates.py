@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -98,7 +99,7 @@ def parts_of(pattern: str) -> tuple[tuple[str, int | str], ...]:
             end = at
             while end < len(pattern) and pattern[end] == letter:
                 end += 1
-            if letter not in "GyuYMLdDEeHhkKmsSAnNaVzOXxZQqw":
+            if letter not in "GyuYMLdDEeHhkKmsSAnNaVzOXxZQqwW":
                 raise EvaluationError(f"Unknown pattern letter: {letter}")
             found.append((letter, end - at))
             at = end
@@ -115,9 +116,21 @@ def format_moment(moment: datetime, pattern: str) -> str:
     )
 
 
+def saturday_of(moment: datetime) -> datetime:
+    """The end of a week of Java's, which begins on Sunday. The first week of a year is that of 1 January."""
+    return moment + timedelta(days=6 - moment.isoweekday() % 7)
+
+
 def _shown(moment: datetime, letter: str, count: int) -> str:
     if letter in "yuY":
-        return f"{moment.year % 100:02}" if count == 2 else f"{moment.year:0{count}}"
+        year = saturday_of(moment).year if letter == "Y" else moment.year
+        return f"{year % 100:02}" if count == 2 else f"{year:0{count}}"
+    if letter in "wW":
+        ends = saturday_of(moment)
+        week = (ends.timetuple().tm_yday + 6) // 7
+        if letter == "W":
+            week = (moment.day + moment.replace(day=1).isoweekday() % 7 + 6) // 7
+        return f"{week:0{count}}"
     if letter in "ML":
         if count >= 3:
             return MONTHS[moment.month - 1] if count == 4 else MONTHS[moment.month - 1][:3]
@@ -136,7 +149,7 @@ def _shown(moment: datetime, letter: str, count: int) -> str:
     number = {
         "d": moment.day,
         "D": moment.timetuple().tm_yday,
-        "e": moment.isoweekday(),
+        "e": moment.isoweekday() % 7 + 1,
         "H": moment.hour,
         "k": moment.hour or 24,
         "K": moment.hour % 12,
@@ -147,7 +160,6 @@ def _shown(moment: datetime, letter: str, count: int) -> str:
         "A": ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1000 + moment.microsecond // 1000,
         "Q": (moment.month + 2) // 3,
         "q": (moment.month + 2) // 3,
-        "w": moment.isocalendar()[1],
     }[letter]
     return f"{number:0{count}}"
 
@@ -218,6 +230,8 @@ def parse_moment(text: str, pattern: str, where: tzinfo = UTC, *, prefix: bool =
         day, clock = _date(found), _clock(found)
         named = next((found[letter] for letter in "zVOXxZ" if letter in found), None)
         at = zone(ABBREVIATED.get(named.upper(), named)) if named else where
+        if clock == (24, 0, 0, 0):  # the end of the day
+            day, clock = day + timedelta(days=1), (0, 0, 0, 0)
         whole = datetime(day.year, day.month, day.day, tzinfo=at)
         return whole.replace(hour=clock[0], minute=clock[1], second=clock[2], microsecond=clock[3])
     except ValueError as error:
@@ -230,17 +244,29 @@ def _date(found: dict[str, str]) -> date:
     if year_text is not None and len(year_text) == 2:
         year += 2000
     if "D" in found:
-        return date(year, 1, 1) + timedelta(days=int(found["D"]) - 1)
+        found_day = date(year, 1, 1) + timedelta(days=int(found["D"]) - 1)
+        if found_day.year != year:
+            raise ValueError(f"{year} has no day {found['D']}")
+        return found_day
     month_text = found.get("M") or found.get("L")
     if month_text is None or month_text.isdigit():
         month = int(month_text or 1)
     else:
         month = 1 + next(at for at, one in enumerate(MONTHS) if one[:3].upper() == month_text[:3].upper())
-    return date(year, month, int(found.get("d", 1)))
+    day = int(found.get("d", 1))
+    if 28 < day < 32 and year_text is not None:  # as Java's formatter does that is neither strict nor lenient
+        day = min(day, monthrange(year, month)[1])
+    whole = date(year, month, day)
+    if "E" in found and "d" in found and found["E"][:3].upper() != DAYS[whole.weekday()][:3].upper():
+        raise ValueError(f"{whole} is no {found['E']}")
+    return whole
 
 
 def _clock(found: dict[str, str]) -> tuple[int, int, int, int]:
     hour = int(found.get("H", 0))
+    for letter, last in (("k", 24), ("h", 12)):
+        if letter in found and not 1 <= int(found[letter]) <= last:
+            raise ValueError(f"{found[letter]} is no hour from 1 to {last}")
     if "k" in found:
         hour = int(found["k"]) % 24
     if "h" in found or "K" in found:

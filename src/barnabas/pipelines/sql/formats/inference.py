@@ -55,10 +55,16 @@ JSON = {"boolean": BOOLEAN, "integer": BIGINT, "number": DOUBLE, "string": STRIN
 
 
 def columns_from_registry(
-    subject: str, settings: dict[str, Any], role: str, schema_id: Any = None, message: Any = None
+    subject: str,
+    settings: dict[str, Any],
+    role: str,
+    schema_id: Any = None,
+    message: Any = None,
+    *,
+    whole: bool = False,
 ) -> list[SourceColumn]:
     """Of the schema with this id, with names as it has them, or else of the subject's latest. `message` names one of
-    a Protobuf schema's."""
+    a Protobuf schema's. A record is one column if it is taken as a `whole`."""
     from barnabas.client.serdes import RegistryRefused, RegistryUnreachable, shared_registry
 
     url = settings.get("ksql.schema.registry.url")
@@ -75,7 +81,7 @@ def columns_from_registry(
     kind = kind_of(schema, references, None if message is None else str(message))
     if schema_id is None:
         kind = upper_case(kind)
-    if kind.base != "STRUCT" or (role == "KEY" and schema.type != "PROTOBUF"):  # keys are not wrapped
+    if kind.base != "STRUCT" or (schema.type != "PROTOBUF" and (whole or role == "KEY")):  # keys are not wrapped
         return [SourceColumn("ROWKEY" if role == "KEY" else "ROWVAL", kind, role)]
     return [SourceColumn(name, one, role) for name, one in kind.fields]
 

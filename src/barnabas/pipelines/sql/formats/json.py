@@ -60,6 +60,7 @@ class JsonCodec(Codec):
             None  # rows of records that all have all columns: keys of several, of one
         )
         self._not_whole = 0  # batches where they had not
+        self._passes_text = False  # they pass over columns that nobody looks at
         typed = wrap and columns and not any(map(ESCAPED.search, self._names))
         self._fast = self._typed() if typed and all(kind.base in TYPED for _, kind in columns) else None
         self._detours = 0
@@ -107,7 +108,10 @@ class JsonCodec(Codec):
         others = [name for name, spelled in zip(self._names, self._spelled, strict=True) if name != spelled]
         fields += [(f"o{at}", Literal[NEVER], NEVER) for at in range(len(others))]
         names |= {f"o{at}": name for at, name in enumerate(others)}
-        required = [(name, kind) for name, kind, _ in fields[:count]] + fields[count:]
+        passed = {at for at in self.idle if self.columns[at][1].base == "STRING"}  # which takes whatever is there
+        required = [(name, kind) for at, (name, kind, _) in enumerate(fields[:count]) if at not in passed]
+        required += fields[count:]
+        self._passes_text = bool(passed)
         values = ", ".join("None" if at in self.idle else f"r.c{at}" for at in range(count))
         rows = f"{values}, at, None, None) for k, r, at in zip(keys, map(read, data), times, strict=True)]"
         scope = {"read": _decoder(required, names)}
@@ -159,6 +163,8 @@ class JsonCodec(Codec):
             for attempt in range(2):
                 spelled = list(self._spelled)
                 try:
+                    if self._passes_text:
+                        check_text(data)
                     return self._whole[single](keys, data, times)
                 except UNREADABLE:
                     if attempt or self.decode(data[0]) is None or spelled == self._spelled:
@@ -205,6 +211,13 @@ class JsonCodec(Codec):
                 self._spelled[at] = key
                 return value
         return None
+
+
+def check_text(data: Sequence[bytes]) -> None:
+    """Whether all of it is text. The decoder does not look into texts that nobody asks for."""
+    joined = b"".join(data)  # where one record ends within a letter, the next one can't go on with it: it is no JSON
+    if not joined.isascii():
+        joined.decode()
 
 
 def _plain_number(low: int, high: int, otherwise: Coerce) -> Coerce:

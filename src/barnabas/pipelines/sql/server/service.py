@@ -14,10 +14,11 @@ from barnabas.client.producer import Delivery
 from barnabas.pipelines.sql.definitions import check_written, spelled_out
 from barnabas.pipelines.sql.engine import DEFINING, Change, Engine, check_function
 from barnabas.pipelines.sql.errors import SqlError
-from barnabas.pipelines.sql.inserts import check_target, kind_of, record_of, row_bytes
+from barnabas.pipelines.sql.inserts import check_no_headers, check_target, kind_of, record_of, row_bytes
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.language.statements import each_statement, parse_statement
 from barnabas.pipelines.sql.metastore import DataSource
+from barnabas.pipelines.sql.plan.partitions import check_partitions
 from barnabas.pipelines.sql.plan.planner import Planned, plan
 from barnabas.pipelines.sql.relations import calls_in
 from barnabas.pipelines.sql.server import answers
@@ -216,6 +217,7 @@ class SqlService:
         if change.starts is not None and source is not None:
             check_written(source, self.engine.settings | settings)
         if change.starts is not None:
+            check_partitions(trial.metastore, change.starts.planned, self.kafka.partitions)
             self._log_topic()
         if isinstance(statement, tree.CreateSource) and source is not None:
             self._source_topic(source)
@@ -235,17 +237,14 @@ class SqlService:
                 "re-run the statement providing the required 'PARTITIONS' configuration in the WITH clause (and "
                 "optionally 'REPLICAS'). For example: WITH (..., PARTITIONS=1)"
             )
-        if there and source.partitions is not None and there != source.partitions:
-            raise SqlError(
-                f"A Kafka topic with the name '{source.topic}' already exists, with {there} partitions and not with "
-                f"{source.partitions}."
-            )
+        check_there(source, there)
         if not there and source.partitions is not None:
             configs = {"cleanup.policy": "compact"} if source.table else {}
             self.kafka.create_topic(source.topic, source.partitions, source.replicas, configs)
 
     def _sink_topic(self, source: DataSource, change: Change) -> None:
         there = self.kafka.partitions(source.topic)
+        check_there(source, there)
         if there:
             return
         assert change.starts is not None
@@ -343,6 +342,7 @@ class SqlService:
                 values[column] = None if value is None else coercion(kind)(value)
             except ValueError as error:
                 raise SqlError(f"Can't coerce a field of column {column} to {kind}: {error}") from None
+        check_no_headers(source, values)
         key, data, time_ms = row_bytes(source, values, int(time.time() * 1000))
         return self.kafka.begin_send(source.topic, key, data, time_ms)
 
@@ -374,6 +374,7 @@ class SqlService:
         sources = [metastore.source(name) for name in planned.sources]
         for one in sources:
             self._require_topic(one)
+        check_partitions(metastore, planned, self.kafka.partitions)
         topics = sorted({one.topic for one in sources})
 
         def ended(final: str | None, error: str | None) -> None:
@@ -444,6 +445,15 @@ def in_batch(query: tree.Query) -> bool:
         and query.window is None
         and bool(query.joins or query.group_by or query.having or any(calls_in(one, OF_SPARK) for one in items))
     )
+
+
+def check_there(source: DataSource, partitions: int) -> None:
+    """Of a topic that is there, or has none."""
+    if partitions and source.partitions is not None and partitions != source.partitions:
+        raise SqlError(
+            f"A Kafka topic with the name '{source.topic}' already exists, with {partitions} partitions and not with "
+            f"{source.partitions}."
+        )
 
 
 def warm_up() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.pipelines.sql.errors import SqlError
 from barnabas.pipelines.sql.language import tree
 from barnabas.pipelines.sql.local import Given, LocalRun
+from barnabas.pipelines.sql.plan.partitions import check_partitions
 from barnabas.pipelines.sql.plan.planner import plan
 from barnabas.pipelines.sql.server.answers import row_json
 from barnabas.pipelines.sql.server.kafka import EARLIEST, LATEST, Kafka
@@ -33,6 +34,7 @@ def tried(service: SqlService, statement: tree.Statement, last: int) -> dict[str
         metastore = service.engine.metastore.copy()
     log_topic = service.settings.log_topic
     planned = plan(metastore, statement.query, name="explained", log_topic=log_topic)
+    check_partitions(metastore, planned, service.kafka.partitions)
     topics = sorted({metastore.source(name).topic for name in planned.sources})
     records = [one for topic in topics for one in last_records(service.kafka, topic, last)]
     records.sort(key=lambda one: one[3])  # by time, as far as one can

@@ -205,6 +205,41 @@ def test_a_column_that_nobody_looks_at_is_checked_all_the_same() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        b'"a"',
+        b'"\xc3\xa4"',
+        b"null",
+        b"7",
+        b'{"a":[1,"b"]}',
+        b'"\xff"',
+        b'"\xc3"',
+        b'"\\q"',
+        b'"\\ud800"',
+        b"[1,2",
+        b"nul",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("member", [b'"KIND":', b'"kind":'])
+def test_a_text_that_nobody_looks_at_is_passed_over_and_checked(kind: bytes, member: bytes) -> None:
+    columns = (("ID", BIGINT), ("KIND", STRING))
+    good = [b'{"ID":%d,%s"a"}' % (one, member) for one in range(3)]
+    data = [*good[:2], b'{"ID":9,%s%s}' % (member, kind), good[2]]
+    for codec in (JsonCodec(columns, idle=[1]), pickle.loads(pickle.dumps(JsonCodec(columns, idle=[1])))):
+        codec.decode_rows("xyz", good, [0, 1, 2], single=True)  # spellings are learned
+        try:
+            found = [one[1] for one in codec.decode_rows("wxyz", data, [0, 1, 2, 3], single=True)]
+        except SerdeError:
+            found = []
+        try:
+            wanted = [JsonCodec(columns)._decode(one)[0] for one in data]
+        except SerdeError:
+            wanted = []
+        assert found == wanted
+
+
 def test_names_of_columns_that_json_escapes() -> None:
     codec = JsonCodec((('a"b', BIGINT), ("c\\d", STRING)))
     (data,) = codec.encode_all([(1, "x")])

@@ -6,7 +6,7 @@ import calendar
 import time
 from datetime import UTC
 
-from barnabas.pipelines.sql.compute import dates
+from barnabas.pipelines.sql.compute import dates, lenient_dates
 from barnabas.pipelines.sql.compute.registry import function
 
 UNIT_MS = {
@@ -106,7 +106,7 @@ def date_to_string(days: int, pattern: str) -> str:
 @function("PARSE_DATE", "STRING, STRING -> DATE")
 def parse_date(text: str, pattern: str) -> int:
     """Text as a date, by a pattern of Java's; what comes behind the date does not matter."""
-    return dates.ms_of(dates.parse_moment(text, pattern, prefix=True)) // dates.DAY_MS
+    return lenient_dates.parse_date(text, pattern)
 
 
 @function("STRINGTODATE", "STRING, STRING -> INTEGER")
