@@ -161,7 +161,7 @@ class Driver:
         if self._stop_asked.is_set():
             return
         broken = self._broken_query() if self._queries.watched else None
-        self._fail(broken or failures.of_file(self._launch.app, error))
+        self._fail(broken or failures.of_file(self._launch.app, error, resumed=self._launch.resumed))
 
     def _fail(self, failure: Failure) -> None:
         if self._failure is not None:

@@ -15,7 +15,7 @@ from barnabas.pipelines.running.driver import Driver
 from barnabas.pipelines.running.failures import Failure
 from barnabas.pipelines.running.launch import Launch
 from barnabas.pipelines.spark import patience
-from barnabas.pipelines.streams.errors import TopicMissing
+from barnabas.pipelines.streams.errors import StateUnreachable, TopicMissing
 
 Reports = Callable[[], list[dict[str, Any]]]
 
@@ -43,6 +43,18 @@ def test_a_foreign_checkpoint_is_told_with_the_command_that_deletes_it(
     assert told["failure"]["sentence"] == (
         "the checkpoint belongs to another topology; `barnabas pipeline reset plant` deletes it and begins anew"
     )
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_pipeline_that_ran_waits_for_the_storage_of_its_checkpoint(pipe: tuple[int, Reports], resumed: bool) -> None:
+    launch = Launch(
+        name="plant", app="a.py", checkpoints="c", drain_file="d", report_descriptor=pipe[0], resumed=resumed
+    )
+    driver = Driver(launch)
+    driver._file_failed(StateUnreachable("state can't be read from s3a://b/c: no answer"))
+    (told,) = pipe[1]()
+    assert told["failure"]["final"] is not resumed
+    driver._reports.close()
 
 
 def test_what_is_not_there_is_looked_for_again_and_told_once_for_each_thing(
