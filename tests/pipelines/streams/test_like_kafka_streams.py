@@ -46,6 +46,7 @@ def named_module(path: Path) -> Any:
 
 chains = named_module(Path(__file__).parents[2] / "unit" / "pipelines" / "streams" / "chains.py")
 CHAINS = int(os.environ.get("BARNABAS_CHAINS", "60"))
+CHAINS_SEED = int(os.environ.get("BARNABAS_SEED", "9"))
 PROGRAM = Path(__file__).parents[2] / "reference" / "java" / "Topologies.java"
 SEEDS = range(3)
 CHANGE_SEEDS = range(int(os.environ.get("BARNABAS_CHANGE_SEEDS", "2")))
@@ -434,7 +435,7 @@ def chain_names(chance: random.Random) -> list[tuple[str, ...]]:
 @pytest.mark.timeout(300 + 5 * CHAINS)
 def test_chains_of_operators_give_what_kafka_streams_gives(kafka_streams: Any) -> None:
     """One by one, in the same order for every key; tests/unit/pipelines/streams/test_batch_ends.py has the batches."""
-    chance = random.Random(9)
+    chance = random.Random(CHAINS_SEED)
     names = chain_names(chance)
     together = [chain for chain in names if "punctuate" not in chain]
     for first in range(0, len(together), 100):

@@ -160,6 +160,25 @@ def test_a_function_that_raised_is_mended_and_nothing_is_lost(spark: Any, stage:
         start(changed, spark, stage, tmp_path)
 
 
+def test_state_that_can_not_be_written_stops_the_query_in_a_sentence_and_nothing_is_lost(
+    spark: Any, stage: Any, tmp_path: Path
+) -> None:
+    words, out = stage.topic(), stage.topic()
+    topology = Topology("words", processing_guarantee="exactly_once_v2", state_cache_bytes=0)
+    topology.stream(words).group_by_key().count().to(out, value=JSON)
+    in_the_way = tmp_path / "barnabas" / "state" / "0"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("")
+    stage.write(words, ["1", "1", "1"], keys=["a", "b", "a"])
+    said = r"state can't be written to .*/state/0/0/1\.delta: File exists; the batch is done again, nothing is lost"
+    with pytest.raises(Exception, match=said):
+        start(topology, spark, stage, tmp_path)
+    in_the_way.unlink()
+    stage.write(words, ["1"], keys=["b"])
+    start(topology, spark, stage, tmp_path)  # whether the results of the first batch were committed or not
+    assert sorted(pairs(committed(spark, stage, out))) == [("a", "2"), ("b", "1"), ("b", "2")]
+
+
 def test_a_topology_is_started_by_any_thread(spark: Any, stage: Any, tmp_path: Path) -> None:
     lines, out = stage.topic(), stage.topic()
     topology = Topology("threads")

@@ -297,6 +297,7 @@ public class Topologies {
         private final StreamsBuilder builder;
         private final Map<String, KTable<String, String>> tables = new HashMap<>();
         private int stores = 0;
+        private int branches = 0;
 
         Chain(StreamsBuilder builder) {
             this.builder = builder;
@@ -326,10 +327,11 @@ public class Topologies {
                 case "select-key" -> stream.selectKey((key, value) -> keyOf(value + "s"));
                 case "flat-map-values" -> stream.flatMapValues(value -> List.of(value, brief(value + "f")));
                 case "branch" -> {
-                    Map<String, KStream<String, String>> parts = stream.split(Named.as("part"))
+                    String part = "part-" + branches++;
+                    Map<String, KStream<String, String>> parts = stream.split(Named.as(part))
                         .branch((key, value) -> value.length() % 2 == 0, Branched.as("-even"))
                         .defaultBranch(Branched.as("-odd"));
-                    yield parts.get("part-odd").mapValues(value -> brief(value + "o")).merge(parts.get("part-even"));
+                    yield parts.get(part + "-odd").mapValues(value -> brief(value + "o")).merge(parts.get(part + "-even"));
                 }
                 case "double" -> {
                     KStream<String, String> first = stream.mapValues(value -> brief(value + "1"));

@@ -20,6 +20,7 @@ NEVER_HEALS = {
 }  # fmt: skip
 
 OF_CHECKPOINTS = {"CheckpointError", "IncompatibleCheckpoint"}
+OF_STATE = {"StateUnreachable", "StateDamaged"}  # a disk or an object store
 
 # Of Python's own errors in the pipeline's file these come from elsewhere.
 MAY_HEAL = (ConnectionError, TimeoutError, MemoryError, InterruptedError)
@@ -57,8 +58,9 @@ def of_query(name: str, text: str) -> Failure:
     return Failure(sentence, error in NEVER_HEALS or foreign, name, text, foreign)
 
 
-def of_file(app: str, error: BaseException) -> Failure:
-    """Of the pipeline's file, raised while it ran. What is wrong in it stays wrong, unless it waits for others."""
+def of_file(app: str, error: BaseException, *, resumed: bool = False) -> Failure:
+    """Of the pipeline's file, raised while it ran. What is wrong in it stays wrong, unless it waits for others: for
+    brokers, or for the storage of a checkpoint that queries of it have used before."""
     detail = "".join(traceback.format_exception(error))
     if isinstance(error, SyntaxError):
         where = f"{error.filename or app}, line {error.lineno}"
@@ -75,6 +77,8 @@ def of_file(app: str, error: BaseException) -> Failure:
     if names & {"ClientError", "JavaMissing"} or names & NEVER_HEALS:
         foreign = bool(names & OF_CHECKPOINTS) and "TopicGrown" not in names  # its state can be moved
         return Failure(str(error), bool(names & NEVER_HEALS), detail=detail, foreign_checkpoint=foreign)
+    if names & OF_STATE:
+        return Failure(str(error), not resumed, detail=detail)
     line = next(
         (frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == app), 0
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.client.errors import AuthenticationFailed, BrokerUnreachable
 from barnabas.pipelines.running.failures import of_file, of_query
-from barnabas.pipelines.streams.errors import CheckpointError, TopicGrown
+from barnabas.pipelines.streams.checkpoint import read_note
+from barnabas.pipelines.streams.errors import CheckpointError, StateUnreachable, TopicGrown
+from barnabas.pipelines.streams.state.storage import LocalDirectory
 
 PAGE = """[STREAM_FAILED] Query [id = 0dc4, runId = 44f1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] \
 Failed when Python data source instance 'barnabas' was called: Traceback (most recent call last):
@@ -88,6 +92,17 @@ def test_a_file_that_waits_for_a_broker_may_start_later() -> None:
     assert (failure.sentence, failure.final) == ("h:9092 cannot be reached: connection refused.", False)
     assert not of_file("app.py", raised(ConnectionRefusedError(111, "refused"))).final
     assert of_file("app.py", raised(AuthenticationFailed("wrong password"))).final
+
+
+def test_a_checkpoint_that_was_used_before_may_come_back_and_a_new_one_is_told_at_once(tmp_path: Path) -> None:
+    """An object store or a disk that was away when a driver started again ended a pipeline for good."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateUnreachable) as away:
+        read_note(LocalDirectory(tmp_path / "file"), "topology.json")
+    sentence = f"state can't be read from {tmp_path}/file/barnabas/topology.json: Not a directory"
+    failure = of_file("app.py", away.value)
+    assert (failure.sentence, failure.final) == (sentence, True)
+    assert not of_file("app.py", away.value, resumed=True).final
 
 
 def test_what_spark_refuses_in_the_file_is_final_but_not_a_broker_that_is_away() -> None:

@@ -97,6 +97,40 @@ def test_an_archive_that_could_not_be_made_is_not_tried_again(monkeypatch: pytes
     assert archives.archive() == tmp_path / "cache" / "spark.jsa"
 
 
+def test_an_archive_that_took_too_long_is_tried_again_and_nothing_of_it_runs_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its JVM went on, and the file beside the archive kept it from ever being made."""
+    here = tmp_path / "bin"
+    here.mkdir()
+    python = here / "python"  # with a child, as the one that starts a JVM
+    python.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/child\nwait\n")
+    python.chmod(0o755)
+    monkeypatch.delenv("BARNABAS_SPARK_ARCHIVE")
+    monkeypatch.setattr(archives, "archive_path", lambda: tmp_path / "cache" / "spark.jsa")
+    monkeypatch.setattr(archives, "_copy_unsigned", lambda directory: None)
+    monkeypatch.setattr("sys.executable", str(python))
+    child = tmp_path / "child"
+    for timeout_s in (0.1, 1, 10):  # on a busy machine the child is not there yet
+        monkeypatch.setattr(archives, "MAKING_TIMEOUT_S", timeout_s)
+        assert archives.made_archive() is None
+        if child.exists() and child.read_text().endswith("\n"):
+            break
+    assert not (tmp_path / "cache" / "spark.failed").exists()
+    deadline = time.monotonic() + 30
+    while is_alive(int(child.read_text())):
+        assert time.monotonic() < deadline, "the child of the process that was given up runs on"
+        time.sleep(0.01)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 KEPT = ["/usr/bin/java", "-cp", "/a.jar", "-Xmx1g", "<options>", "--add-modules=x"]
 
 

@@ -37,7 +37,7 @@ def test_rows_late_and_skipped_records_are_counted_by_operator() -> None:
     assert state.bytes > 0
     assert not state.on_disk
     text = described(topology, figures)
-    assert "[5 in, 4 out, 0.0" in text
+    assert "[5 in, 4 out, " in text
     assert "1 skipped]" in text
     assert "1 late]" in text
     assert f"State: {state.rows} rows" in text

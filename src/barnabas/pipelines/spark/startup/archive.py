@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 MAKING = "Spark's start-up archive is being made in the background, once; from then on Spark starts in half the time."
-MAKING_TIMEOUT_S = 300
+MAKING_TIMEOUT_S = 900
 UNUSED_S = 30 * 24 * 3600
 SWITCH = "BARNABAS_SPARK_ARCHIVE"  # "off": neither made nor used
 RECIPE = "3"  # how archives are made: one of another recipe is not used
@@ -156,7 +157,11 @@ def _make(path: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as directory:
             made = Path(directory) / "archive.jsa"
             _copy_unsigned(_copies(path))
-            problem = _dump(made, class_path_of(path))
+            try:
+                problem = _dump(made, class_path_of(path))
+            except subprocess.TimeoutExpired:  # a busy machine: the end of the next program tries again
+                print(f"Spark's start-up archive took longer than {MAKING_TIMEOUT_S} s to make", file=sys.stderr)
+                return
             if problem is None:
                 for beside in (command_path_of, files_jar_of):
                     if beside(made).exists():
@@ -169,19 +174,35 @@ def _make(path: Path) -> None:
 
 
 def _dump(made: Path, class_path: str) -> str | None:
-    """What went wrong, if it did. The process ends its JVM and waits for it, as that writes the archive."""
+    """What went wrong, if it did. The process ends its JVM and waits for it, as that writes the archive. One that takes
+    too long is ended, its JVM too."""
     command = [sys.executable, "-m", "barnabas.pipelines.spark.startup.archive_queries", str(made), class_path]
     environment = os.environ | {SWITCH: "off"}
     environment.pop("PYSPARK_SUBMIT_ARGS", None)
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=MAKING_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        errors = _errors_of(command, environment)
+    except OSError as error:
         return str(error)
     if not made.exists():
-        return (done.stderr.strip().splitlines() or ["the JVM wrote no archive"])[-1]
+        return (errors.strip().splitlines() or ["the JVM wrote no archive"])[-1]
     return None
+
+
+def _errors_of(command: list[str], environment: dict[str, str]) -> str:
+    """What it wrote to stderr. If it takes too long, it and its children are killed."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=MAKING_TIMEOUT_S)[1]
+        except BaseException:  # Ctrl-C, too
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from barnabas.pipelines.streams.objects import Key, Value
@@ -16,6 +17,7 @@ from barnabas.pipelines.streams.operators.aggregates import hashable, in_order
 from barnabas.pipelines.streams.operators.changes import latest_of
 from barnabas.pipelines.streams.operators.operator import Joiner, Operator, Task
 from barnabas.pipelines.streams.rows import Rows, made
+from barnabas.pipelines.streams.state.key_bytes import to_bytes
 from barnabas.pipelines.streams.state.shapes import KEYS
 from barnabas.pipelines.streams.state.stores import Store
 
@@ -112,7 +114,7 @@ class JoinByForeignKey(Operator):
     def changed(self, table: Store, subscribers: Store, foreign: Key, value: Value) -> list[tuple[Any, Any]]:
         """The rows, by key, that a change of the other table touches."""
         table.put(hashable(foreign), value)
-        return list(subscribers.get(foreign, {}).items())
+        return by_key(subscribers.get(foreign, {}))
 
     def told(self, subscribers: Store, foreign: Key, message: Any) -> list[tuple[Any, Any]]:
         what, key, value = message
@@ -122,6 +124,14 @@ class JoinByForeignKey(Operator):
         if what == ENTER:
             put_subscriber(subscribers, foreign, key, value)
         return [(key, value)]
+
+
+def by_key(rows: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """In the order of their keys, as Kafka Streams finds them in its store."""
+    try:
+        return sorted(rows.items(), key=itemgetter(0))
+    except TypeError:  # keys of several kinds, or of one that has no order
+        return sorted(rows.items(), key=lambda row: to_bytes(row[0]))
 
 
 def put_subscriber(store: Store, foreign: Key, key: Key, value: Value) -> None:

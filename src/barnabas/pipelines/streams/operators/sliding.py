@@ -69,7 +69,7 @@ class AggregateBySlidingWindow(Operator):
         difference = self.windows.difference_ms
         for (number, key, value, time, rank), stream_time in zip(rows, seen, strict=True):
             closed = stream_time - self.windows.grace_ms
-            if time + 1 + difference < closed:
+            if time + difference < closed:  # the window that it ends is over, and with it all that it may be in
                 task.late(1)
                 continue
             folding = self.foldings[number]
