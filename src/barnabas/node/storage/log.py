@@ -568,8 +568,10 @@ class PartitionLog:
         return self.take_rebuilt(damaged, rebuild(self.segments.order(segment, kind)))
 
     def take_rebuilt(self, damaged: DamagedIndex, found: Rebuilt) -> list[str]:
-        logger.warning("%s; rebuilding it", damaged.message)
-        return damaged.segment.take_rebuilt(damaged.kind, found)
+        written = damaged.segment.take_rebuilt(damaged.kind, found)
+        if written:  # none, if a transaction index was missed where no transaction was aborted
+            logger.warning("%s; rebuilding it", damaged.message)
+        return written
 
     def with_right_indexes(self, work: Callable[[], T]) -> T:
         """What cannot be left half done waits for the index."""

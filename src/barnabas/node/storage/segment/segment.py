@@ -344,7 +344,7 @@ class Segment:
         if not self._transactions_are_checked and self.transactions.exists:
             self._transactions_are_checked = self._transactions_are_plausible()
         if self.may_lack_transactions or (self.transactions.exists and not self._transactions_are_checked):
-            raise DamagedIndex(self, Kind.TRANSACTIONS)
+            raise DamagedIndex(self, Kind.TRANSACTIONS, missing=not self.transactions.exists)
 
     def _transactions_are_plausible(self) -> bool:
         """Whether each entry of the transaction index belongs to a marker of its producer.

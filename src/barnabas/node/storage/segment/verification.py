@@ -32,8 +32,9 @@ class DamagedSegment(KafkaError):
 class DamagedIndex(KafkaError):
     """What an index says of its segment is wrong; the batches are asked (`index_repair`)."""
 
-    def __init__(self, segment: Segment, kind: Kind) -> None:
-        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, f"{segment.file.path}: its {kind.value} is damaged")
+    def __init__(self, segment: Segment, kind: Kind, *, missing: bool = False) -> None:
+        fault = "missing" if missing else "damaged"
+        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, f"{segment.file.path}: its {kind.value} is {fault}")
         self.segment = segment
         self.kind = kind
 

@@ -184,6 +184,35 @@ def test_a_damaged_transaction_index_is_written_anew(
     assert caplog.messages == [f"{path.with_suffix('.log')}: its transaction index is damaged; rebuilding it"]
 
 
+def test_a_transaction_index_that_is_gone_is_called_missing(
+    create: Create, reopen: Create, batch: Build, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = create()
+    log.append(batch(3, pid=7, sequence=0, transactional=True), leader_epoch=0, now_ms=NOW_MS)
+    record = Record(0, NOW_MS, struct.pack(">hh", 0, ABORT_MARKER), struct.pack(">hi", 0, 0))
+    marker = build_batch([record], producer_id=7, producer_epoch=0, control=True, transactional=True)
+    log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    log.close(clean=True)
+    (path,) = directory.glob("*.txnindex")
+    path.unlink()
+    again = reopen(clean=True)
+    again.segments.suspect_transaction_indexes()
+    again.check_transactions()
+    assert again.aborted_transactions(0, again.log_end_offset) == aborted
+    assert caplog.messages == [f"{path.with_suffix('.log')}: its transaction index is missing; rebuilding it"]
+
+
+def test_nothing_is_said_of_a_transaction_index_where_no_transaction_was_aborted(
+    bases: list[int], reopen: Create, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = reopen(clean=True, segment_bytes=SEGMENT_BYTES)
+    log.segments.suspect_transaction_indexes()
+    log.check_transactions()
+    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert caplog.messages == []
+
+
 def test_where_offsets_must_follow_on_each_other_a_leap_ends_the_log(
     create: Create, batch: Build, directory: Path
 ) -> None:
