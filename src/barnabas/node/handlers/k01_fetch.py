@@ -117,7 +117,6 @@ class _Fetch:
         "_fetches",
         "_from_replica",
         "_image",
-        "_is_first_read",
         "_max_bytes",
         "_may_follow",
         "_min_bytes",
@@ -129,6 +128,7 @@ class _Fetch:
         "_replica",
         "_session",
         "_turn",
+        "_unnoted",
         "_unreadable",
     )
 
@@ -149,7 +149,6 @@ class _Fetch:
             else (request.replica_id, ANY_BROKER_EPOCH)
         )
         self._from_replica = self._replica[0] >= 0
-        self._is_first_read = True
         self._may_follow = not self._from_replica and context.api_version >= FOLLOWERS_SINCE
         selects = node.config.replica_selector_class == RACK_AWARE
         self._rack = request.rack_id if selects and self._may_follow else ""
@@ -161,6 +160,8 @@ class _Fetch:
         # What was found in those that can be read, in their order, and why the others cannot.
         self._read: list[Found] = []
         self._unreadable: list[Found] = []
+        # Those that could not be read before the wait; the progress of all others has been noted by then.
+        self._unnoted: set[PartitionFetch] | None = None
         self._turn = Turn()
 
     async def begin(self, request: FetchRequest) -> None:
@@ -255,8 +256,7 @@ class _Fetch:
             left_bytes = max(left_bytes - size, 0) if size else left_bytes
             if found.error_code or found.diverging_epoch is not None or found.preferred_read_replica >= 0:
                 failed = True
-        if self._from_replica and self._is_first_read:
-            self._is_first_read = False
+        if self._from_replica:
             self._note_progress()
         asked = len(self._fetches) if self._session is None else len(self._session.partitions)
         if failed or asked == len(self._unreadable):
@@ -279,11 +279,18 @@ class _Fetch:
         return found._replace(records=b"", aborted_transactions=aborted, preferred_read_replica=replica)
 
     def _note_progress(self) -> None:
-        """What the follower asks for, it does not have yet; it has all before it."""
+        """What the follower asks for, it does not have yet; it has all before it.
+
+        A leader may hear that it leads only while the fetch waits. The answer is without error then, so the follower
+        goes on without asking for the partition again: what it asked for is noted by the second read, or never.
+        """
         replica_id, broker_epoch = self._replica
         now_ms = self._node.clock()
+        unnoted, self._unnoted = self._unnoted, {fetch for fetch, _ in self._unreadable}
         for fetch, found in self._read:
             partition = fetch.partition
+            if unnoted is not None and fetch not in unnoted:
+                continue
             if found.error_code or found.diverging_epoch is not None or partition is None:
                 continue
             # Other requests may have had their turn since it was read: what was true of one leader epoch is not said

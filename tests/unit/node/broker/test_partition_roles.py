@@ -231,14 +231,14 @@ def test_what_a_follower_has_is_not_noted_by_one_who_leads_no_more_when_its_fetc
         cached = PartitionFetch("orders", asked, from_replica=True)
         cached.partition = one.partition
         fetch = _Fetch.__new__(_Fetch)
-        fetch._replica, fetch._turn = (2, -1), Turn()
+        fetch._replica, fetch._turn, fetch._unreadable = (2, -1), Turn(), []
         fetch._node = SimpleNamespace(clock=lambda: NOW_MS)  # type: ignore[assignment]
         fetch._read = [(cached, one.partition.read(cached, 1 << 20, True, False))]
         await fetch._turn.give_up()
-        one.partition.apply(state_of(2, 1))
-        fetch._note_progress()
-        one.partition.apply(state_of(1, 2))
-        fetch._note_progress()
+        for leader, leader_epoch in ((2, 1), (1, 2)):
+            one.partition.apply(state_of(leader, leader_epoch))
+            fetch._unnoted = None
+            fetch._note_progress()
         assert one.partition.high_watermark == 0, "it fetched from the leader of an older epoch"
 
     both(tmp_path, story)

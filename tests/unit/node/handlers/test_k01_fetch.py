@@ -1,4 +1,4 @@
-"""What a leader answers to followers whose replicas are throttled, and to sessions that grow."""
+"""What a leader answers to followers: throttled ones, early ones, and sessions that grow."""
 
 from __future__ import annotations
 
@@ -64,6 +64,26 @@ class Leader:
 
     def clock(self) -> int:
         return NOW_MS
+
+    def leads_too(self, topic: str, topic_id: Uuid, tmp_path: Path) -> Partition:
+        """From now on, a partition with as many records."""
+        record = PartitionRecord(
+            topic_id=topic_id,
+            partition_id=0,
+            replicas=[1, IN_SYNC],
+            isr=[1, IN_SYNC],
+            leader=1,
+            leader_epoch=0,
+            directories=[ZERO_UUID] * 2,
+        )
+        self.image.replay_all([TopicRecord(name=topic, topic_id=topic_id), record])
+        log = create_log(tmp_path / f"{topic}-0", topic, 0, LogConfig(), now_ms=NOW_MS)
+        partition = Partition(1, self.image.topics[topic].partitions[0], log, 0)
+        for _ in range(3):
+            partition.append(bytearray(crafted_batch()), 1, NOW_MS)
+        known = {"orders": self.partition, topic: partition}
+        self.partitions = SimpleNamespace(get=lambda name, index: known[name])
+        return partition
 
     async def batches_for(self, replica_id: int, offset: int = 0) -> int:
         """How many batches the answer has."""
@@ -170,3 +190,33 @@ def test_a_session_that_grows_beyond_its_share_ends_and_one_that_does_not_counts
         assert (refused.error_code, len(leader.fetch_sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
     asyncio.run(story())
+
+
+def test_what_a_follower_has_counts_also_where_the_leader_hears_of_the_partition_while_the_fetch_waits(
+    tmp_path: Path,
+) -> None:
+    """The answer is without error, so the follower asks for nothing new: it was out of sync until the next append."""
+    leader = Leader(tmp_path, ())
+
+    async def run() -> tuple[FetchResponse, Partition]:
+        late = Uuid(b"topic-id-0000002")
+        asked = FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=100, current_leader_epoch=0)
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=IN_SYNC),
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[asked]) for topic_id in (TOPIC_ID, late)],
+        )
+        fetching = asyncio.create_task(leader._answer(request))
+        while not leader.partition.followers:
+            assert not fetching.done()
+            await asyncio.sleep(0)
+        partition = leader.leads_too("late", late, tmp_path)
+        assert partition.high_watermark == 0
+        leader.partition.append(bytearray(crafted_batch()), 1, NOW_MS)
+        return FetchResponse.decode(await fetching, VERSION), partition
+
+    response, partition = asyncio.run(asyncio.wait_for(run(), 30))
+    assert [each.error_code for topic in response.responses for each in topic.partitions] == [0, 0]
+    assert partition.high_watermark == 3
