@@ -18,6 +18,7 @@ from barnabas.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.replication.watching import (
     Acknowledged,
@@ -394,3 +395,28 @@ def test_a_consumer_reads_from_the_replica_of_its_rack(cluster: Cluster) -> None
     assert (found.error_code, found.preferred_read_replica, bytes(found.records)) == (0, near, b"")
     # A follower hears of the high watermark by its next fetch, which may be after the producer's acknowledgement.
     wait_until(lambda: sorted(read_all(cluster, "near", 1, **{"client.rack": rack}).values()) == [b"0", b"1", b"2"])
+
+
+def test_a_follower_tells_of_the_producers_it_remembers(cluster: Cluster) -> None:
+    """An administrator names the broker: the leader's memory and a follower's are compared when they differ."""
+    cluster.create_topic("remembered", 1, 3)
+    wait_in_sync(cluster, "remembered", cluster.broker_ids)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    producer.produce("remembered", b"first", partition=0)
+    assert producer.flush(30) == 0
+    leader = describe(cluster, "remembered")[0].leader
+    expected = producers_of(cluster, "remembered", leader)
+    assert [error for error, _ in expected] == [0]
+    assert len(expected[0][1]) == 1
+    for follower in set(cluster.broker_ids) - {leader}:
+        assert producers_of(cluster, "remembered", follower) == expected
+
+
+def producers_of(cluster: Cluster, topic: str, broker_id: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
+    with cluster.connect(broker_id) as connection:
+        (found,) = connection.request(request).topics
+    return [
+        (each.error_code, [(one.producer_id, one.producer_epoch, one.last_sequence) for one in each.active_producers])
+        for each in found.partitions
+    ]

@@ -1,4 +1,4 @@
-"""DescribeProducers, version 0: the producers that partitions remember, with the transactions they have open.
+"""DescribeProducers, version 0: the producers that replicas here remember, and the transactions they have open.
 
 Deviations from Kafka: messages are in our own words.
 """
@@ -67,10 +67,9 @@ def _describe(node: Logs, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.get(topic, index)
     if partition is None:
         return _refuse(index, node.partitions.missing_error(node.image, topic, index))
-    error = partition.availability_error()
-    if error is not ErrorCode.NONE:
-        return _refuse(index, error)
-    try:
+    if partition.log.offline:
+        return _refuse(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    try:  # a follower answers too: an administrator names the broker whose memory is asked for
         producers = [ProducerState(**each._asdict()) for each in partition.log.active_producers()]
     except Exception as fault:
         return _refuse(index, item_error(fault, partition.log.name).code)
