@@ -135,5 +135,7 @@ class Metastore:
         source = self.source(name)
         for column in columns:
             if source.column(column.name) is not None:
-                raise SqlError(f"Cannot add column `{column.name}` to {name}: A column of that name already exists.")
+                raise SqlError(
+                    f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
+                )
         self.sources[name] = replace(source, columns=(*source.columns, *columns))
