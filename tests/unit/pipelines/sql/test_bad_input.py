@@ -30,7 +30,7 @@ REFUSED = {
     "CREATE STREAM x (a INT) WITH (kafka_topik='x', value_format='JSON');": "Invalid config variable(s) in the WITH",
     "CREATE FUNCTION f(x INT) RETURNS INT AS 'no_such_module:f';": "Function F cannot be made of 'no_such_module",
     "CREATE FUNCTION f(x INT) RETURNS INT AS 'math:nope';": "Function F cannot be made of 'math:nope': module 'math'",
-    "DROP STREAM s;": "Cannot drop S.\nThe following queries read from this source: [CSAS_BIG_2, CTAS_N_3].",
+    "DROP STREAM s;": "Cannot drop S.\nThe following streams and/or tables read from this source: [BIG, N].\nYou need",
     "DROP TABLE s;": "Incompatible data source type is STREAM, but statement was DROP TABLE",
     "ALTER STREAM big ADD COLUMN z INT;": "ALTER command is not supported for CREATE ... AS statements.",
     "TERMINATE CSAS_BIGG_2;": "Unknown queryId: CSAS_BIGG_2. Did you mean 'CSAS_BIG_2'?",
