@@ -149,9 +149,9 @@ def columns_of(statement: tree.CreateSource) -> list[SourceColumn]:
         found.append(SourceColumn(one.name, one.kind, role, one.header))
     headers = [one.header for one in found if one.role == HEADERS]
     if None in headers and len(headers) > 1:
-        raise SqlError("A HEADERS column has all headers: there is one of it, and no HEADER('key') beside it.")
+        raise SqlError("Schema already contains a HEADERS column.")
     if twice := next((one for one in headers if headers.count(one) > 1), None):
-        raise SqlError(f"There is one column for each header: HEADER('{twice}') is there twice.")
+        raise SqlError(f"Schema already contains a HEADER('{twice}') column.")
     order = {KEY: 0, VALUE: 1, HEADERS: 2}
     return sorted(found, key=lambda one: order[one.role])
 

@@ -217,11 +217,11 @@ class Engine:
         source = self.metastore.source(statement.name)
         if source.read_only:
             raise SqlError(
-                f"Cannot alter {source.kind.lower()} '{source.name}': ALTER is not supported on source "
+                f"Cannot alter {source.kind.lower()} '{source.name}': ALTER operations are not supported on source "
                 f"{source.kind.lower()}s."
             )
         if source.query_id is not None:
-            raise SqlError(f"ALTER command is not supported for CREATE ... AS statements: {source.name} is one.")
+            raise SqlError("ALTER command is not supported for CREATE ... AS statements.")
         self.metastore.alter(statement.name, [SourceColumn(one.name, one.kind) for one in statement.columns])
         return Change(f"{source.kind.capitalize()} {source.name} altered successfully.")
 
@@ -283,6 +283,9 @@ def check_kind(statement: tree.CreateAs, flow: Flow) -> None:
         )
 
 
+KEYS_STAY = "Key columns must be identical. "
+
+
 def check_replaceable(known: DataSource, new: DataSource) -> None:
     """CREATE OR REPLACE keeps topic, formats, key and the columns that were there."""
     if known.table != new.table:
@@ -300,7 +303,8 @@ def check_replaceable(known: DataSource, new: DataSource) -> None:
             told = ", ".join(f"`{one.name}` {one.kind}{' KEY' if one.role == KEY else ''}" for one in gone)
             raise SqlError(
                 f"Cannot upgrade data source: DataSource '{known.name}' must keep its columns in order, new ones come "
-                f"last. (The following {what} are changed, missing or reordered: [{told}])"
+                f"last. ({KEYS_STAY if what == 'key columns' else ''}The following {what} are changed, missing or "
+                f"reordered: [{told}])"
             )
 
 

@@ -112,12 +112,19 @@ class Metastore:
 
     def drop(self, name: str) -> DataSource:
         found = self.source(name)
-        readers, writers = self.readers.get(name, set()), self.writers.get(name, set())
-        if readers or writers - {found.query_id}:
+        readers, writers = self.readers.get(name, set()), self.writers.get(name, set()) - {found.query_id}
+        results = {one.query_id: one.name for one in self.sources.values() if one.query_id in readers}
+        inserts = readers - set(results)
+        if inserts or writers:
             raise SqlError(
-                f"Cannot drop {name}.\nThe following queries read from this source: [{', '.join(sorted(readers))}].\n"
+                f"Cannot drop {name}.\nThe following queries read from this source: [{', '.join(sorted(inserts))}].\n"
                 f"The following queries write into this source: [{', '.join(sorted(writers))}].\n"
-                "You need to terminate them before dropping the source."
+                f"You need to terminate them before dropping {name}."
+            )
+        if results:
+            raise SqlError(
+                f"Cannot drop {name}.\nThe following streams and/or tables read from this source: "
+                f"[{', '.join(sorted(results.values()))}].\nYou need to drop them before dropping {name}."
             )
         return self.sources.pop(name)
 
@@ -135,5 +142,7 @@ class Metastore:
         source = self.source(name)
         for column in columns:
             if source.column(column.name) is not None:
-                raise SqlError(f"Cannot add column `{column.name}` to {name}: A column of that name already exists.")
+                raise SqlError(
+                    f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
+                )
         self.sources[name] = replace(source, columns=(*source.columns, *columns))

@@ -30,9 +30,9 @@ REFUSED = {
     "CREATE STREAM x (a INT) WITH (kafka_topik='x', value_format='JSON');": "Invalid config variable(s) in the WITH",
     "CREATE FUNCTION f(x INT) RETURNS INT AS 'no_such_module:f';": "Function F cannot be made of 'no_such_module",
     "CREATE FUNCTION f(x INT) RETURNS INT AS 'math:nope';": "Function F cannot be made of 'math:nope': module 'math'",
-    "DROP STREAM s;": "Cannot drop S.\nThe following queries read from this source: [CSAS_BIG_2, CTAS_N_3].",
+    "DROP STREAM s;": "Cannot drop S.\nThe following streams and/or tables read from this source: [BIG, N].\nYou need",
     "DROP TABLE s;": "Incompatible data source type is STREAM, but statement was DROP TABLE",
-    "ALTER STREAM big ADD COLUMN z INT;": "ALTER command is not supported for CREATE ... AS statements: BIG is one.",
+    "ALTER STREAM big ADD COLUMN z INT;": "ALTER command is not supported for CREATE ... AS statements.",
     "TERMINATE CSAS_BIGG_2;": "Unknown queryId: CSAS_BIGG_2. Did you mean 'CSAS_BIG_2'?",
     "INSERT INTO s VALUES ('a', 'x', 'y');": "Expected type INTEGER for field V but got STRING: 'x'",
     "INSERT INTO s VALUES ('a', STRUCT(p := 1.50, q := ARRAY['x']), 'y');": (
@@ -51,7 +51,19 @@ REFUSED = {
     "CREATE STREAM x AS SELECT * FROM w1 JOIN w2 WITHIN 1 MINUTE ON w1.id = w2.id;": (
         "Implicit repartitioning of windowed sources is not supported: windows of W1 have 5000 ms, those of W2 2000 ms"
     ),
+    "CREATE STREAM x (id STRING KEY, h ARRAY<STRUCT<key STRING, value BYTES>> HEADERS, i BYTES HEADER('i'))"
+    " WITH (kafka_topic='x', value_format='JSON');": "Schema already contains a HEADERS column.",
+    "CREATE STREAM x (h BYTES HEADER('i'), i BYTES HEADER('i')) WITH (kafka_topic='x', value_format='JSON');": (
+        "Schema already contains a HEADER('i') column."
+    ),
+    "ALTER STREAM s ADD COLUMN v INT;": (
+        "Cannot add column `V` to schema. A column with the same name already exists."
+    ),
     # What would change the meaning of a query that runs.
+    "CREATE OR REPLACE STREAM s (v INT KEY) WITH (kafka_topic='s', value_format='JSON');": (
+        "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last. (Key columns "
+        "must be identical. The following key columns are changed, missing or reordered: [`ID` STRING KEY])"
+    ),
     "CREATE OR REPLACE STREAM s (id STRING KEY, v STRING) WITH (kafka_topic='s', value_format='JSON');": (
         "Cannot upgrade data source: DataSource 'S' must keep its columns in order, new ones come last. "
         "(The following columns are changed, missing or reordered: [`V` INTEGER"

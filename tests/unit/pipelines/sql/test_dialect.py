@@ -390,11 +390,11 @@ def test_a_table_is_joined_by_a_foreign_key_first_or_not_at_all(bench: Bench) ->
         (
             "CREATE STREAM s (a ARRAY<STRUCT<key STRING, value BYTES>> HEADERS, b BYTES HEADER('b')) "
             "WITH (kafka_topic='s', value_format='JSON');",
-            "A HEADERS column has all headers",
+            "Schema already contains a HEADERS column.",
         ),
         (
             "CREATE STREAM s (a BYTES HEADER('b'), b BYTES HEADER('b')) WITH (kafka_topic='s', value_format='JSON');",
-            "is there twice",
+            "Schema already contains a HEADER.'b'. column",
         ),
         ("DROP STREAM given DELETE TOPIC;", "Cannot delete topic for read-only source"),
         (
@@ -402,7 +402,7 @@ def test_a_table_is_joined_by_a_foreign_key_first_or_not_at_all(bench: Bench) ->
             "not supported on source",
         ),
         ("CREATE OR REPLACE SOURCE STREAM n (v INT) WITH (kafka_topic='g', value_format='JSON');", "not supported on"),
-        ("ALTER STREAM given ADD COLUMN w INT;", "ALTER is not supported on source"),
+        ("ALTER STREAM given ADD COLUMN w INT;", "ALTER operations are not supported on source"),
     ],
 )
 def test_a_definition_is_refused(bench: Bench, statement: str, sentence: str) -> None:

@@ -379,6 +379,23 @@ def test_a_wrong_statement_is_refused_in_a_sentence(bench: Bench, statement: str
     assert refused.value.message.startswith(sentence)
 
 
+@pytest.mark.parametrize("name", ["s", "s2"])
+def test_what_an_insert_reads_or_writes_is_not_dropped(bench: Bench, name: str) -> None:
+    bench.execute(
+        KEYED + "CREATE STREAM s2 (id STRING KEY, v INT) WITH (kafka_topic='s2', value_format='JSON');"
+        "INSERT INTO s2 SELECT * FROM s;"
+    )
+    with pytest.raises(SqlError) as refused:
+        bench.execute(f"DROP STREAM {name};")
+    (query,) = bench.engine.queries
+    reads, writes = (query, "") if name == "s" else ("", query)
+    assert refused.value.message == (
+        f"Cannot drop {name.upper()}.\nThe following queries read from this source: [{reads}].\n"
+        f"The following queries write into this source: [{writes}].\n"
+        f"You need to terminate them before dropping {name.upper()}."
+    )
+
+
 def test_the_tool_tells_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "statements.sql").write_text(KEYED + "CREATE STREAM o AS SELECT id, v + 1 AS v FROM s;")
     (tmp_path / "input.json").write_text('{"inputs": [{"topic": "s", "key": "a", "value": {"v": 1}, "timestamp": 3}]}')

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -73,22 +75,36 @@ def _lenient(text: str) -> Any:
         return MISSING
 
 
-def at_path(value: Any, path: str) -> Any:
-    import re
+PATH_STEP = re.compile(r"""\.([^.\[\]]+)|\[(?:(\w+)|'([^']*)'|"((?:[^"\\]|\\["\\])*)")\]""")
 
+
+@functools.lru_cache(512)
+def steps_of(path: str) -> tuple[str, ...]:
+    """Names, and numbers of members: `$.name`, `$[0]`, `$["a name"]`."""
     if not path.startswith("$"):
         raise EvaluationError(f"JSON path '{path}' must start with '$'.")
-    if not re.fullmatch(r"\$(?:\.[^.\[\]]+|\[\d+\]|\['[^']*'\])*", path):
-        raise EvaluationError(f"Invalid JSON path '{path}'")
-    for name, index, quoted in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]", path[1:]):
-        if index:
-            if not isinstance(value, list) or int(index) >= len(value):
+    found: list[str] = []
+    at = 1
+    while at < len(path):
+        match = PATH_STEP.match(path, at)
+        if match is None:
+            raise EvaluationError(f"Invalid JSON path '{path}'")
+        name, unquoted, single, quoted = match.groups()
+        found.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else name or unquoted or single or "")
+        at = match.end()
+    return tuple(found)
+
+
+def at_path(value: Any, path: str) -> Any:
+    for step in steps_of(path):
+        if isinstance(value, list):
+            if not step.isdecimal() or int(step) >= len(value):
                 return MISSING
-            value = value[int(index)]
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
         else:
-            if not isinstance(value, dict) or (name or quoted) not in value:
-                return MISSING
-            value = value[name or quoted]
+            return MISSING
     return value
 
 
