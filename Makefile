@@ -106,7 +106,7 @@ soak-plain: setup
 	$(BIN)/python tests/pipelines/soak_plain_copy.py --runs $(RUNS) --logs soak-logs
 
 # Random chains of operators of a topology in all sorts of batches, and beside Kafka Streams: `make chains CHAINS=2000`.
-# Others are drawn with BARNABAS_SEED=17.
+# Others are drawn with BARNABAS_SEED=17, and every change is compared with BARNABAS_EMIT=changes.
 CHAINS ?= 1000
 chains: setup
 	BARNABAS_CHAINS=$(CHAINS) $(BIN)/python -m pytest -q tests/unit/pipelines/streams/test_batch_ends.py \

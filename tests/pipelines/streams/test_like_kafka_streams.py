@@ -47,6 +47,7 @@ def named_module(path: Path) -> Any:
 chains = named_module(Path(__file__).parents[2] / "unit" / "pipelines" / "streams" / "chains.py")
 CHAINS = int(os.environ.get("BARNABAS_CHAINS", "60"))
 CHAINS_SEED = int(os.environ.get("BARNABAS_SEED", "9"))
+CHAINS_EMIT = os.environ.get("BARNABAS_EMIT", "batch")
 PROGRAM = Path(__file__).parents[2] / "reference" / "java" / "Topologies.java"
 SEEDS = range(3)
 CHANGE_SEEDS = range(int(os.environ.get("BARNABAS_CHANGE_SEEDS", "2")))
@@ -439,12 +440,12 @@ def test_chains_of_operators_give_what_kafka_streams_gives(kafka_streams: Any) -
     names = chain_names(chance)
     together = [chain for chain in names if "punctuate" not in chain]
     for first in range(0, len(together), 100):
-        made = chains.Chains(together[first : first + 100])
+        made = chains.Chains(together[first : first + 100], emit=CHAINS_EMIT)
         records = chains.random_records(made.topology, chance, RECORDS)
         compare_chains(made, records, kafka_streams)
     for chain in names:
         if "punctuate" in chain:  # stream time is that of the sub-topology: records of other chains would move it
-            made = chains.Chains([chain])
+            made = chains.Chains([chain], emit=CHAINS_EMIT)
             compare_chains(made, chains.random_records(made.topology, chance, RECORDS), kafka_streams)
 
 
