@@ -170,6 +170,7 @@ LEFT = r"{topic}-0: left damaged bytes below the recovery point in place: .*{bas
 LEFT_BETWEEN = LEFT.replace("at position", "from position") + r" to \d+"
 LOOKED_THROUGH = r"{topic}-0: the last segment is damaged or lacks an index; scanning it"
 LOST = r"{topic}-0 ends at offset {end}, but it was flushed up to offset 40"
+GONE = "{topic}-0: the file of the segment at offset 10 is gone, only its index is there: its records are lost"
 REBUILT = r"{topic}-0: the segment at offset 0 lacks an index; rebuilding it"
 
 KILLED = [
@@ -211,6 +212,7 @@ KILLED = [
     Row("partition.metadata garbage", write("partition.metadata", b"\xff" * 20)),
     Row("partition.metadata empty", write("partition.metadata", b"")),
     Row("last log empty", write(f"{LAST:020d}.log", b""), end=LAST),
+    Row("old log gone", remove(f"{10:020d}.log"), gone=range(10, 20), said=GONE),
     Row("half a roll", half_roll),
     Row(
         "a roll after a lost end",
@@ -277,6 +279,7 @@ CLEAN = [
         gone=range(10, 20),
         said="{topic}-0: the segment at offset 10 is empty",
     ),
+    Row("old log gone", remove(f"{10:020d}.log"), gone=range(10, 20), said=GONE),
     Row("half a roll", half_roll, said=r"{topic}-0: the segment at offset 30 lacks an index; rebuilding it"),
     Row("half a swap", half_swap),
     Row("a whole swap", whole_swap),

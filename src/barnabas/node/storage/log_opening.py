@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from barnabas.node.storage.directory.background import Background
@@ -126,12 +127,25 @@ def report_losses(log: PartitionLog, recovery_point: int, recovered: recovery.Re
         logger.error("%s: left damaged bytes below the recovery point in place: %s", log.name, recovered.damage)
 
 
+def report_gone(log: PartitionLog, bases: Sequence[int], log_start_offset: int) -> None:
+    for base_offset in bases:
+        if base_offset >= log_start_offset:
+            logger.error(
+                "%s: the file of the segment at offset %d is gone, only its index is there: its records are lost",
+                log.name,
+                base_offset,
+            )
+
+
 def load(log: PartitionLog, log_start_offset: int, now_ms: int, recovered: recovery.Recovered | None) -> bool:
     """False if the files need recovery after all."""
-    incomplete = log.segments.load(log.config, now_ms)
+    names = set(os.listdir(log.directory))
+    incomplete = log.segments.load(log.config, now_ms, names)
     if not len(log.segments):
         log.start_empty(log_start_offset, now_ms)
         return True
+    bases = [segment.base_offset for segment in log.segments]
+    report_gone(log, recovery.gone_between(names, bases) if recovered is None else recovered.gone, log_start_offset)
     active = log.segments.active
     for segment in log.segments:
         if not segment.size and segment is not active and not log.config.compacted:

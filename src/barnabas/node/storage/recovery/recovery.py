@@ -82,6 +82,7 @@ class Recovered(NamedTuple):
     damage: str = ""  # what is damaged and was left as it is
     windows: Sequence[Window] = ()  # what clients may send again
     has_holes: bool = False  # above the recovery point, in a log in which compaction may have made them
+    gone: Sequence[int] = ()  # base offsets of segments of which only an index is there
 
 
 def ensure_valid(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -321,6 +322,7 @@ def recover(job: Job) -> Recovered:
     """Put an uncleanly closed log's files in order; afterwards they can be opened like cleanly closed ones."""
     names = set(os.listdir(job.directory))
     bases = bases_of(job, names)
+    gone = gone_between(names, bases)
     remove_orphans(job.directory, names, set(bases))
     scanner = Scanner(job)
     if not bases:
@@ -353,6 +355,7 @@ def recover(job: Job) -> Recovered:
         scanner.damage,
         scanner.producers.windows(),
         scanner.has_holes,
+        [base for base in gone if base < job.recovery_point],
     )
 
 
@@ -371,6 +374,13 @@ def remove_orphans(directory: str, names: set[str], bases: set[int]) -> None:
     """Segments that do not belong to the log, and index files whose log is gone."""
     files = sorted(name for name in names if name.endswith(SEGMENT_SUFFIXES) and offset_of(name) is not None)
     unlink_all(f"{directory}/{name}" for name in files if offset_of(name) not in bases)
+
+
+def gone_between(names: Iterable[str], bases: list[int]) -> list[int]:
+    """Base offsets between these of which there are only indexes. Before the first segment and behind the last one, a
+    crash amid a deletion or a truncation leaves such indexes."""
+    found = {offset_of(name) or 0 for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))}
+    return sorted(base for base in found.difference(bases) if bases and bases[0] < base < bases[-1])
 
 
 def first_to_scan(job: Job, bases: list[int]) -> int:

@@ -57,9 +57,8 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    def load(self, config: LogConfig, now_ms: int) -> list[int]:
-        """The segments on disk; the base offsets of those that lack an index."""
-        names = set(os.listdir(self.directory))
+    def load(self, config: LogConfig, now_ms: int, names: set[str]) -> list[int]:
+        """The segments among these names of the directory; the base offsets of those that lack an index."""
         incomplete = []
         for base_offset in sorted(offset for name in names if (offset := log_offset(name)) is not None):
             size = os.stat(f"{self.directory}/{offset_name(base_offset, LOG_SUFFIX)}").st_size
