@@ -262,14 +262,15 @@ class Loader:
             schema.additional = additional
         else:
             schema.additional_schema = self.schema(additional, base)
-        if "unevaluatedProperties" in node:
+        if self._modern and "unevaluatedProperties" in node:
             schema.unevaluated = self.schema(node["unevaluatedProperties"], base)
-        for key, each in (_object(node, "dependencies") | _object(node, "dependentRequired")).items():
+        # What newer drafts have in two keywords, older ones have in one. Each reads its own only.
+        for key, each in _object(node, "dependentRequired" if self._modern else "dependencies").items():
             if isinstance(each, list):
                 schema.property_dependencies[key] = {name for name in each if isinstance(name, str)}
             else:
                 schema.schema_dependencies[key] = self.schema(each, base)
-        for key, each in _object(node, "dependentSchemas").items():
+        for key, each in (_object(node, "dependentSchemas") if self._modern else {}).items():
             schema.schema_dependencies[key] = self.schema(each, base)
         if "propertyNames" in node:
             self.schema(node["propertyNames"], base)
@@ -287,7 +288,7 @@ class Loader:
             schema.max_contains = schema.min_contains = None  # they speak of what is contained
         elif self._modern and schema.min_contains is None:
             schema.min_contains = 1
-        prefix, items = node.get("prefixItems"), node.get("items")
+        prefix, items = node.get("prefixItems") if self._modern else None, node.get("items")
         if isinstance(items, list) and prefix is None:
             prefix, items = items, node.get("additionalItems")
         elif prefix is None and "additionalItems" in node and (items is None or node["additionalItems"] is not False):
@@ -296,13 +297,13 @@ class Loader:
             schema.items = [self.schema(each, base) for each in _list({"items": prefix}, "items")]
             if items is not None:
                 self._additional_items(schema, items, base)
-        elif items is False:
+        elif items is False and self._modern:
             schema.additional = False
-        elif items is not None and items is not True:
+        elif items is not None and not (self._modern and items is True):
             schema.all_items = self.schema(items, base)
         if "contains" in node:
             self.schema(node["contains"], base)
-        if "unevaluatedItems" in node:
+        if self._modern and "unevaluatedItems" in node:
             schema.unevaluated = self.schema(node["unevaluatedItems"], base)
         return schema
 
