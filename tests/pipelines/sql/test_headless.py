@@ -43,7 +43,7 @@ def test_a_file_of_statements_is_run_and_no_others_are_taken(node: Node, tmp_pat
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        ("SHOW STREAMS; SELCT 1;", "ShowStreams is no statement for a file of queries."),
+        ("SHOW STREAMS; SELCT 1;", "queries.sql: a file of queries does not take this statement: SHOW STREAMS;"),
         ("CREATE STREAM s (v INT) WITH (kafka_topic='none', value_format='JSON');", "Topic 'none' does not exist."),
     ],
 )

@@ -1,8 +1,8 @@
 """The process that runs a pipeline's file: `python -m barnabas.pipelines.running.driver LAUNCH`, a child of the
 supervisor.
 
-It runs the file as `__main__` and watches its queries beside it, on a thread of its own. Spark's processes start beside
-the file, which asks for a session when it has checked what can be known without (pending.py). Every second the driver
+It runs the file as `__main__` and watches its queries beside it, on a thread of its own. Spark's processes start
+shortly after the file, or when it asks for them: many mistakes are found before (pending.py). Every second the driver
 reports to the supervisor, one JSON object a line. A line on its stdin, or its end, asks it to stop: the
 sources give no new records from then on, queries end where they come to rest, and the file goes on behind whatever
 waited for them.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import runpy
 import shutil
 import signal
@@ -29,7 +28,6 @@ from barnabas.pipelines.running.failures import Failure
 from barnabas.pipelines.running.launch import Launch
 from barnabas.pipelines.running.pending import PendingSession
 from barnabas.pipelines.running.queries import Queries, Watched
-from barnabas.pipelines.running.settings import is_local, session_settings
 from barnabas.pipelines.spark import patience
 from barnabas.pipelines.spark.session import StartingSession
 
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import ClientError
 
-# A file that sets variables for the JVM has a moment for it.
-SETS_ENVIRONMENT = re.compile(rb"environ\s*(\[[^]]*\]\s*=[^=]|\.(update|setdefault|pop)\b|\|=)|putenv|dotenv")
-HEAD_START_S = 0.15
+HEAD_START_S = 0.15  # of the file before Spark: what is wrong in its first lines is found by then
 WAIT_S = 1.0  # until a topic or a broker that was not there is looked for again
 REPORT_S = 1.0
 FIRST_LOOK_S = 0.1  # until there is a first result
@@ -74,13 +70,10 @@ class Driver:
             os.dup2(nothing.fileno(), 0)
         threading.Thread(target=self._listen, args=(control,), daemon=True).start()
         try:
-            source = Path(self._launch.app).read_bytes()
-            compile(source, self._launch.app, "exec")
+            compile(Path(self._launch.app).read_bytes(), self._launch.app, "exec")
         except Exception as error:
             self._fail(failures.of_file(self._launch.app, error))
             return FAILED
-        if is_local(self._launch) and not SETS_ENVIRONMENT.search(source):
-            self._begin_beside()  # while PySpark is imported, and what the file imports
         session = PendingSession(self._session)
         later = threading.Timer(HEAD_START_S, self._begin_beside)
         later.daemon = True
@@ -120,6 +113,8 @@ class Driver:
             self._begin_session()
 
     def _begin_session(self) -> StartingSession:
+        from barnabas.pipelines.running.settings import session_settings
+
         with self._starting_lock:
             if self._starting is None:
                 launch = self._launch

@@ -15,11 +15,6 @@ HEAP_AT_START = "-Xms128m"
 MALLOC_ARENAS = "2"
 
 
-def is_local(launch: Launch) -> bool:
-    """Whether Spark runs on this machine alone."""
-    return (launch.master or launch.conf.get("spark.master") or os.environ.get("MASTER") or "local").startswith("local")
-
-
 def session_settings(launch: Launch) -> dict[str, str]:
     settings = dict(launch.conf)
     if (launch.master or "local").startswith("local"):

@@ -123,8 +123,6 @@ class StartingSession:
         self._jvm = _start_jvm(settings) if self.wants_archive else None
 
     def wait(self) -> SparkSession:
-        if not self._local:
-            workers_python.choose_for_driver_only()  # the file may have imported barnabas.spark since
         spark = _started(self._settings, self._jvm)
         if self._local:
             write_no_checksums(spark)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import types
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,43 +43,6 @@ def test_a_foreign_checkpoint_is_told_with_the_command_that_deletes_it(
     assert told["failure"]["sentence"] == (
         "the checkpoint belongs to another topology; `barnabas pipeline reset plant` deletes it and begins anew"
     )
-
-
-@pytest.mark.parametrize(
-    ("line", "waits"),
-    [
-        ("import os", False),
-        ("import os; master = 'spark://one:7077'", True),
-        ("servers = os.environ.get('SERVERS') or os.environ['BROKERS']", False),
-        ("if os.environ['A'] == 'b': pass", False),
-        ("os.environ['SPARK_LOCAL_DIRS'] = '/data'", True),
-        ("os.environ.setdefault('A', 'b')", True),
-        ("os.environ |= settings", True),
-        ("from dotenv import load_dotenv", True),
-    ],
-)
-def test_the_jvm_starts_before_the_file_unless_that_sets_its_environment(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, waits: bool
-) -> None:
-    pytest.importorskip("pyspark")
-    app = tmp_path / "app.py"
-    app.write_text(f"import begun\nbegun.before_the_file = begun.begun\n# {line}\n")
-    begun = types.SimpleNamespace(begun=False)
-    monkeypatch.setitem(sys.modules, "begun", begun)
-    monkeypatch.setattr(drivers, "HEAD_START_S", 60)
-    master = "spark://one:7077" if "master" in line else None  # of another Spark nothing is started here
-    launch = replace(driver._launch, app=str(app), drain_file=str(tmp_path / "d"), patient=False, master=master)
-    monkeypatch.setattr(driver, "_launch", launch)
-    monkeypatch.setattr(driver, "_begin_session", lambda: setattr(begun, "begun", True))
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    control = os.dup(0)
-    try:
-        driver.run()
-    finally:
-        os.dup2(control, 0)
-        os.close(control)
-    assert begun.before_the_file is not waits
 
 
 @pytest.mark.parametrize("resumed", [False, True])

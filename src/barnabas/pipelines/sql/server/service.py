@@ -142,7 +142,7 @@ class SqlService:
             elif isinstance(statement, tree.InsertValues):
                 self._insert(statement)
             else:
-                raise SqlError(f"{path}: {type(statement).__name__} is no statement for a file of queries.")
+                raise SqlError(f"{path}: a file of queries does not take this statement: {statement.text}")
 
     def execute(self, text: str, properties: Mapping[str, Any], variables: Mapping[str, str]) -> list[Tree]:
         """The statements of POST /ksql, one by one; each gives a tree."""
