@@ -127,7 +127,7 @@ def test_reserved_fields_are_neither_used_nor_given_up(kind: str) -> None:
     assert messages(schema("g"), "f,h") is None
 
 
-def test_a_mode_that_overrides_all_is_told_for_every_subject() -> None:
+def test_a_mode_that_overrides_all_is_told_where_the_global_one_is_asked_for() -> None:
     async def story() -> None:
         registry = primary()
         registry.state.replay(Key(MODE, "s"), {"subject": "s", "mode": "READWRITE"}, 0)
@@ -137,7 +137,12 @@ def test_a_mode_that_overrides_all_is_told_for_every_subject() -> None:
         assert missing.value.code == 40409
         registry.state.replay(Key(MODE), {"mode": "READONLY_OVERRIDE"}, 0)
         for subject in ("s", "other"):
-            assert await get_mode(registry, call("GET", subject)) == {"mode": "READONLY_OVERRIDE"}
+            told = await get_mode(registry, call("GET", subject, defaultToGlobal="true"))
+            assert told == {"mode": "READONLY_OVERRIDE"}
+        assert await get_mode(registry, call("GET", "s")) == {"mode": "READWRITE"}
+        with pytest.raises(RegistryError) as unset:
+            await get_mode(registry, call("GET", "other"))
+        assert unset.value.code == 40409
         with pytest.raises(RegistryError) as refused:
             await register(registry, call("POST", "s", body={"schema": SCHEMA}))
         assert refused.value.code == 42205
