@@ -266,10 +266,10 @@ def _find(
 ) -> Found | None:
     """The version of the subject that is this schema."""
     state, library = service.state, service.library
-    config = state.config_in_scope(subject)
-    parsed, request = canonicalized(
-        library, decide.Rules(validate_new=False), config | {"validateNewSchemas": False}, subject, request, normalize
-    )
+    config = state.config_in_scope(subject) | {"validateNewSchemas": False}
+    if state.mode_in_scope(subject) == "IMPORT":
+        config |= {"validateFields": False}
+    parsed, request = canonicalized(library, decide.Rules(validate_new=False), config, subject, request, normalize)
     versions = [each for each in state.versions(subject)[::-1] if deleted or not each.deleted]
     versions = versions[:1] if latest_only else versions
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)

@@ -67,6 +67,20 @@ class ProtobufSchema:
         fields = [*first.fields, *(field for each in first.one_ofs for field in each.fields)]
         return {field.name for field in fields}
 
+    def check_fields(self) -> None:
+        """A message gives a name once."""
+        messages = [(each.name, each) for each in self.file.types if isinstance(each, Message)]
+        while messages:
+            place, message = messages.pop()
+            seen: set[str] = set()
+            for name in message.member_names():
+                if name in seen:
+                    raise InvalidSchema(
+                        f'Invalid protobuf schema definition: {place}.{name}: "{name}" is already defined in "{place}".'
+                    )
+                seen.add(name)
+            messages += [(f"{place}.{each.name}", each) for each in message.types if isinstance(each, Message)]
+
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, ProtobufSchema)
         found = differences(written.file, written.types, self.file, self.types)
