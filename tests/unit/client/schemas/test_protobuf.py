@@ -220,6 +220,16 @@ def test_fields_are_checked_where_somebody_asks_for_it(text: str) -> None:
         schema.check_fields()
 
 
+def test_a_type_of_a_reference_that_is_not_imported_fails_the_check() -> None:
+    other = ResolvedReference("o.proto", 'syntax = "proto3"; package a; message B { int32 b = 1; }')
+    passes_on = ResolvedReference("p.proto", 'syntax = "proto3"; package a; import public "o.proto";')
+    text = 'syntax = "proto3"; package a; {} message A {{ map<string, B> m = 1; }}'
+    with pytest.raises(InvalidSchema):
+        ProtobufSchema(text.format(""), [other]).check_fields()
+    ProtobufSchema(text.format('import "o.proto";'), [other]).check_fields()
+    ProtobufSchema(text.format('import "p.proto";'), [other, passes_on]).check_fields()
+
+
 def test_fields_of_a_sound_file_pass_the_check() -> None:
     other = ResolvedReference("other.proto", 'syntax = "proto3"; package o; message B { int32 b = 1; }')
     text = """syntax = "proto3"; import "other.proto"; import "google/protobuf/timestamp.proto";

@@ -68,7 +68,8 @@ class ProtobufSchema:
         return {field.name for field in fields}
 
     def check_fields(self) -> None:
-        """A message gives a name once."""
+        """Types are of this file or of one that it imports, and a message gives a name once."""
+        Normalizer(self.file, Types.of(self.file, self._visible())).file()
         messages = [(each.name, each) for each in self.file.types if isinstance(each, Message)]
         while messages:
             place, message = messages.pop()
@@ -80,6 +81,17 @@ class ProtobufSchema:
                     )
                 seen.add(name)
             messages += [(f"{place}.{each.name}", each) for each in message.types if isinstance(each, Message)]
+
+    def _visible(self) -> dict[str, tuple[ProtoFile, str]]:
+        """What the file imports, and what those files pass on."""
+        found: dict[str, tuple[ProtoFile, str]] = {}
+        wanted = [*self.file.imports, *self.file.public_imports]
+        while wanted:
+            name = wanted.pop()
+            if name in self._imported and name not in found:
+                found[name] = self._imported[name]
+                wanted += found[name][0].public_imports
+        return found
 
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, ProtobufSchema)
