@@ -64,6 +64,11 @@ def test_the_same_schema_is_registered_once_and_found_again(api: Any, subject: s
     assert (elsewhere["id"], elsewhere["version"]) == (first["id"], 1)
     status, found = api("POST", f"/subjects/{subject}", {"schema": json.dumps(MEASURED)})
     assert (status, found["version"], found["id"]) == (200, 1, first["id"])
+    assert found == first | {"subject": subject}  # without ts and deleted: the same parts were asked for
+    versioned = {"schema": json.dumps(MEASURED), "metadata": {"properties": {"confluent:version": "1"}}}
+    alike = api("POST", f"/subjects/{subject}", versioned)[1]
+    assert alike["deleted"] is False
+    assert isinstance(alike["ts"], int)  # what only means the same is answered as it is stored
     missing = api("POST", f"/subjects/{subject}", {"schema": '"string"'})
     assert missing == (404, {"error_code": 40403, "message": "Schema not found"})
 

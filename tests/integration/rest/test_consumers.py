@@ -302,6 +302,36 @@ def test_patterns_of_topics_take_bounded_time(stage: Stage, api: Api) -> None:
         assert (status, answer["error_code"]) == (422, 422), pattern
 
 
+def test_an_address_is_one_whatever_an_instance_is_called(api: Api) -> None:
+    group = Consumer(api, "json").group
+    answer = api("POST", f"/consumers/{group}", {"name": "my consumer"})[1]
+    assert answer["instance_id"] == "my consumer"
+    assert answer["base_uri"].endswith(f"/consumers/{group}/instances/my%20consumer")
+    assert api("DELETE", f"/consumers/{group}/instances/my%20consumer") == (204, None)
+
+
+def test_a_group_falls_behind(stage: Stage, api: Api) -> None:
+    topic = stage.new_topic()
+    assert api.produce(topic, "json", "read")[0] == 200
+    consumer = Consumer(api, "json")
+    consumer.subscribe(api, topic)
+    assert [each["value"] for each in consumer.records(api)] == ["read"]
+    for number in range(3):
+        assert api.produce(topic, "json", number)[0] == 200
+    path = f"{stage.cluster}/consumer-groups/{consumer.group}"
+
+    def told() -> tuple[Any, ...]:
+        group, summary = api("GET", path)[1], api("GET", f"{path}/lag-summary")[1]
+        lag = api("GET", f"{path}/lags/{topic}/partitions/0")[1]
+        offsets = lag["current_offset"], lag["log_end_offset"], lag["lag"]
+        return group["state"], group["is_simple"], summary["max_lag"], summary["total_lag"], offsets
+
+    assert told() == ("STABLE", False, 3, 3, (1, 4, 3))
+    assert api("DELETE", consumer.path) == (204, None)
+    wait_until(lambda: api("GET", path)[1]["state"] == "EMPTY")
+    assert told() == ("EMPTY", False, 3, 3, (1, 4, 3))  # its members are gone, what they had read is not
+
+
 def test_a_name_is_given_once(stage: Stage) -> None:
     one, other = stage.apis
     consumer = Consumer(one, "json")

@@ -110,6 +110,29 @@ def test_configurations_are_set_and_reset(stage: Stage, api: Api) -> None:
     assert api("GET", f"{stage.cluster}/brokers/9/configs")[0] == 404
 
 
+def test_values_are_taken_as_clients_write_them(stage: Stage, api: Api) -> None:
+    """Numbers and booleans without quotes, counts with quotes."""
+    name = f"{stage.new_topic()}-typed"
+    order = {"topic_name": name, "partitions_count": "2", "configs": [{"name": "retention.ms", "value": 5000}]}
+    status, made = api("POST", f"{stage.cluster}/topics", order)
+    assert (status, made["partitions_count"]) == (201, 2)
+    configs = f"{stage.cluster}/topics/{name}/configs"
+    assert api("GET", f"{configs}/retention.ms")[1]["value"] == "5000"
+    assert api("PUT", f"{configs}/retention.ms", {"value": 6000}) == (204, None)
+    changes = [{"name": "preallocate", "value": True}, {"name": "min.cleanable.dirty.ratio", "value": 0.25}]
+    assert api("POST", f"{configs}:alter", {"data": changes}) == (204, None)
+    found = {each["name"]: each["value"] for each in api("GET", configs)[1]["data"]}
+    assert [found[key] for key in ("retention.ms", "preallocate", "min.cleanable.dirty.ratio")] == [
+        "6000",
+        "true",
+        "0.25",
+    ]
+    odd: list[Any] = [{}, [1]]
+    for value in odd:
+        refused = {"error_code": 400, "message": "value is not a string."}
+        assert api("POST", f"{configs}:alter", {"data": [{"name": "retention.ms", "value": value}]}) == (400, refused)
+
+
 def test_a_configuration_that_there_is_not(stage: Stage, api: Api) -> None:
     topic = stage.new_topic()
     cluster_id = stage.cluster.rpartition("/")[2]

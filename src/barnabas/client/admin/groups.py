@@ -53,6 +53,7 @@ class GroupDescription(NamedTuple):
     epoch: int | None = None
     target_epoch: int | None = None
     why_dead: str = ""
+    protocol_type: str = "consumer"  # empty where offsets were committed and nobody was ever a member
 
 
 class OffsetRow(NamedTuple):
@@ -144,7 +145,7 @@ def _describe_classic(cluster: Cluster, group: str, otherwise: str) -> GroupDesc
     described = cluster.ask_coordinator("group", group, DescribeGroupsRequest(groups=[group])).groups[0]
     coordinator = _coordinator(cluster, group)
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return GroupDescription(group, "Classic", DEAD, "", coordinator, [], why_dead=otherwise)
+        return GroupDescription(group, "Classic", DEAD, "", coordinator, [], why_dead=otherwise, protocol_type="")
     _check(described.error_code, described.error_message, group)
     members = [
         GroupMember(
@@ -156,7 +157,15 @@ def _describe_classic(cluster: Cluster, group: str, otherwise: str) -> GroupDesc
         )
         for member in described.members
     ]
-    return GroupDescription(group, "Classic", described.group_state, described.protocol_data, coordinator, members)
+    return GroupDescription(
+        group,
+        "Classic",
+        described.group_state,
+        described.protocol_data,
+        coordinator,
+        members,
+        protocol_type=described.protocol_type,
+    )
 
 
 def assigned_partitions(assignment: bytes) -> list[TopicPartition]:

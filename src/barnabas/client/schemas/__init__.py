@@ -46,6 +46,10 @@ class ParsedSchema(Protocol):
         """Of the record, the object or the first message; none of other schemas."""
         ...
 
+    def check_fields(self) -> None:
+        """What `validateFields` asks for beyond what every schema is held to; raises InvalidSchema."""
+        ...
+
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         """Why data of `written` cannot be read with this schema; the two words name the schemas in the messages."""
         ...

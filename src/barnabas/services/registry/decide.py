@@ -24,7 +24,7 @@ from barnabas.services.registry.entities import (
     without_rules,
 )
 from barnabas.services.registry.levels import Level, check
-from barnabas.services.registry.library import Library
+from barnabas.services.registry.library import Library, check_fields
 from barnabas.services.registry.lookup import find_equivalent
 from barnabas.services.registry.records import (
     CLEAR_SUBJECT,
@@ -105,7 +105,9 @@ def register(
         request = _filled_from_previous(request, config, living[0] if living else None, new_version)
     if not request.text.strip():
         raise errors.invalid_schema("Empty schema")
-    parsed, request = canonicalized(library, rules, config, subject, request, normalize and mode != "IMPORT")
+    if mode == "IMPORT":
+        normalize, config = False, config | {"validateFields": False}
+    parsed, request = canonicalized(library, rules, config, subject, request, normalize)
     context = context_of(subject)
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)
     schema_id = request.id
@@ -182,6 +184,8 @@ def canonicalized(
     is_new = request.id < 0 and bool(config.get("validateNewSchemas", rules.validate_new))
     request = replace(request, references=library.pinned(subject, request.references))
     parsed = library.parse(subject, request.type, request.text, request.references, is_new=is_new)
+    if config.get("validateFields", rules.validate_fields):
+        check_fields(parsed)
     if normalize:
         parsed = normalized(parsed)
         request = replace(request, references=tuple(sorted(set(request.references))))

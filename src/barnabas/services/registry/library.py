@@ -119,6 +119,13 @@ class Library:
         return tuple(pinned)
 
 
+def check_fields(parsed: ParsedSchema) -> None:
+    try:
+        parsed.check_fields()
+    except InvalidSchema as error:
+        raise invalid_schema(f"Invalid schema of type {parsed.type}, details: {error}") from None
+
+
 def _parse(schema_type: str, text: str, references: tuple[ResolvedReference, ...], is_new: bool) -> ParsedSchema:
     try:
         return parse_schema(schema_type, text, references, is_new=is_new)

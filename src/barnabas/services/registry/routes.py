@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.schemas import TYPES
 from barnabas.services.registry import decide, errors
@@ -15,7 +15,7 @@ from barnabas.services.registry.answers import (
     schema_tree,
 )
 from barnabas.services.registry.decide import RegistryDecision, canonicalized, incompatibilities, with_defaults
-from barnabas.services.registry.entities import guid_of
+from barnabas.services.registry.entities import Tree, guid_of
 from barnabas.services.registry.errors import RegistryError
 from barnabas.services.registry.http import Call, Routes
 from barnabas.services.registry.lookup import find_equivalent
@@ -45,7 +45,6 @@ from barnabas.web.errors import plain_error
 
 VERSION = {"version": "8.0.0", "commitId": "barnabas"}
 INT_MAX = (1 << 31) - 1
-OVERRIDE = "READONLY_OVERRIDE"
 
 
 def parse_version(text: str) -> int:
@@ -224,7 +223,7 @@ async def look_up(service: Service, call: Call) -> Any:
     deleted = call.flag("deleted")
     normalize = call.flag("normalize") or bool(service.state.config_in_scope(subject).get("normalize"))
     contexts = sorted(service.state.contexts) if context_of(subject) == DEFAULT_CONTEXT else []
-    found: StoredSchema | None = None
+    found: Found | None = None
     problem: RegistryError | None = None
     async with service.prepared(subject, request):
         for each in (subject, *(Subject(context, subject).text for context in contexts)):
@@ -240,12 +239,17 @@ async def look_up(service: Service, call: Call) -> Any:
         if not service.state.has_subjects(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         raise errors.schema_not_found()
-    return _formatted(service, call, found)
+    tree = _formatted(service, call, found.schema)
+    # What is found by what it consists of is answered from the question, which knows no time and no deletion.
+    return {key: value for key, value in tree.items() if not (found.exact and key in ("ts", "deleted"))}
 
 
-def find_schema(
-    service: Service, subject: str, request: SchemaRequest, normalize: bool, deleted: bool
-) -> StoredSchema | None:
+class Found(NamedTuple):
+    schema: StoredSchema
+    exact: bool  # consists of what was asked for, not only means the same
+
+
+def find_schema(service: Service, subject: str, request: SchemaRequest, normalize: bool, deleted: bool) -> Found | None:
     if not request.text.strip():
         return None
     config = service.state.config_in_scope(subject)
@@ -259,21 +263,24 @@ def find_schema(
 
 def _find(
     service: Service, subject: str, request: SchemaRequest, normalize: bool, deleted: bool, *, latest_only: bool = False
-) -> StoredSchema | None:
+) -> Found | None:
     """The version of the subject that is this schema."""
     state, library = service.state, service.library
-    config = state.config_in_scope(subject)
-    parsed, request = canonicalized(
-        library, decide.Rules(validate_new=False), config | {"validateNewSchemas": False}, subject, request, normalize
-    )
+    config = state.config_in_scope(subject) | {"validateNewSchemas": False}
+    if state.mode_in_scope(subject) == "IMPORT":
+        config |= {"validateFields": False}
+    parsed, request = canonicalized(library, decide.Rules(validate_new=False), config, subject, request, normalize)
     versions = [each for each in state.versions(subject)[::-1] if deleted or not each.deleted]
     versions = versions[:1] if latest_only else versions
     guid = guid_of(parsed.canonical, request.references, request.metadata, request.rule_set)
     exact = next((each for each in versions if each.guid == guid), None)
-    return exact or find_equivalent(library, parsed, request, versions)
+    if exact is not None:
+        return Found(exact, exact=True)
+    equivalent = find_equivalent(library, parsed, request, versions)
+    return None if equivalent is None else Found(equivalent, exact=False)
 
 
-def _formatted(service: Service, call: Call, stored: StoredSchema) -> Any:
+def _formatted(service: Service, call: Call, stored: StoredSchema) -> Tree:
     form = call.text("format").strip()
     return schema_tree(stored, service.library.parsed(stored).formatted(form) if form else None)
 
@@ -351,9 +358,10 @@ def _already_registered(service: Service, subject: str, request: SchemaRequest, 
     changed = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
     if subject not in service.state.subjects or not request.text.strip() or any(name in config for name in changed):
         return None
-    found = _find(service, subject, request, normalize, False, latest_only=request.version == -1)
-    if found is None or (request.id >= 0 and request.id != found.id):
+    looked_up = _find(service, subject, request, normalize, False, latest_only=request.version == -1)
+    if looked_up is None or (request.id >= 0 and request.id != looked_up.schema.id):
         return None
+    found = looked_up.schema
     if request.version > 0:  # one that is asked for must be new, but for an import that comes again
         return found if request.id == found.id and request.version == found.version else None
     return found
@@ -495,8 +503,6 @@ async def get_mode(service: Service, call: Call) -> Any:
     if call.flag("defaultToGlobal"):
         return {"mode": state.mode_in_scope(subject)}
     found = state.modes.get(subject)
-    if state.modes.get(None) == OVERRIDE:
-        found = OVERRIDE  # of every subject
     if found is None and subject is not None and context_of(subject) != ".__GLOBAL":
         raise errors.no_subject_mode(subject)
     return {"mode": found or "READWRITE"}

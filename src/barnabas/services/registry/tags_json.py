@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.client.schemas.json_schema.load import ARRAY, MODERN, NUMBER, OBJECT, STRING
+from barnabas.client.schemas.json_schema.keywords import DEFAULT_DRAFT, KEYWORDS, named_draft
 from barnabas.services.registry.entities import Tree
 from barnabas.services.registry.tagged import FIELD, RECORD, Entity, Place
 
@@ -35,15 +35,15 @@ class Part:
 
 
 def places_in_json(tree: object) -> Iterator[Place]:
-    dialect = tree.get("$schema") if isinstance(tree, dict) else None
-    yield from _Walk(isinstance(dialect, str) and any(each in dialect for each in MODERN)).schema(tree, "", "")
+    yield from _Walk(named_draft(tree) or DEFAULT_DRAFT).schema(tree, "", "")
 
 
 class _Walk:
     """`path` ends in a dot; `alias` is the path without the numbers of what is an `allof` or `anyof` unsaid."""
 
-    def __init__(self, modern: bool) -> None:
-        self._modern = modern
+    def __init__(self, draft: int) -> None:
+        self._modern = draft > DEFAULT_DRAFT
+        self._keywords = KEYWORDS[draft]
         self._orders: dict[int, Order] = {}
 
     def schema(self, node: object, path: str, alias: str) -> Iterator[Place]:
@@ -102,10 +102,16 @@ class _Walk:
                 parts.append(Part(kind, node))
         parts += _typed(node)
         kinds = {kind for part in parts for kind in (part.kind, *(each.kind for each in part.types))}
-        for words, kind in ((STRING, "STRING"), (ARRAY, "ARRAY"), (OBJECT, "OBJECT"), (NUMBER, "NUMBER")):
+        keywords = self._keywords
+        for words, kind in (
+            (keywords.string, "STRING"),
+            (keywords.array, "ARRAY"),
+            (keywords.object, "OBJECT"),
+            (keywords.number, "NUMBER"),
+        ):
             if kind not in kinds and node.keys() & words:
                 parts.append(Part(kind, node))
-        if node.keys() & set(BRANCHES):
+        if node.keys() & keywords.conditional:
             parts.append(Part("CONDITIONAL", node))
         return parts
 

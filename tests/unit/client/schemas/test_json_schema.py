@@ -196,7 +196,6 @@ def test_text_is_kept_to_the_digit_and_in_order() -> None:
         '{"type":"nothing"}',
         '{"properties":[]}',
         '{"maxLength":"3"}',
-        '{"allOf":[]}',
         '{"items":3}',
         '{"$ref":"#/definitions/missing"}',
         '{"$ref":"http://127.0.0.1:9/elsewhere.json"}',
@@ -208,6 +207,100 @@ def test_text_is_kept_to_the_digit_and_in_order() -> None:
 def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchema, match="Invalid schema of type JSON, details: "):
         parse_schema("JSON", text)
+
+
+DRAFTS = {
+    4: "http://json-schema.org/draft-04/schema#",
+    6: "http://json-schema.org/draft-06/schema#",
+    7: "http://json-schema.org/draft-07/schema#",
+    2019: "https://json-schema.org/draft/2019-09/schema",
+    2020: MODERN,
+}
+OLDER, NEWER, ALL = {4, 6, 7}, {2019, 2020}, {4, 6, 7, 2019, 2020}
+
+
+@pytest.mark.parametrize(
+    ("written", "taken_in"),
+    [
+        # As Confluent's registry 8.0 answers, but where a draft itself allows it (lists of items in 2019-09).
+        ({"title": 1}, set()),
+        ({"description": ["a"]}, set()),
+        ({"format": None}, set()),
+        ({"$ref": 1}, set()),
+        ({"type": None}, set()),
+        ({"required": True}, set()),
+        ({"required": ["a", 1]}, set()),
+        ({"uniqueItems": "yes"}, set()),
+        ({"minimum": None}, set()),
+        ({"multipleOf": 0}, NEWER),
+        ({"minLength": 1.5}, NEWER),
+        ({"maxItems": 2**31}, NEWER),
+        ({"exclusiveMinimum": True}, {4}),
+        ({"exclusiveMaximum": 3}, {6, 7, 2019, 2020}),
+        ({"items": [STRING]}, {4, 6, 7, 2019}),
+        ({"items": True}, {6, 7, 2019, 2020}),
+        ({"items": None}, set()),
+        ({"dependencies": {"a": [1]}}, NEWER),
+        ({"dependencies": {"a": True}}, {6, 7, 2019, 2020}),
+        ({"dependentRequired": {"a": {}}}, OLDER),
+        ({"allOf": []}, ALL),
+        ({"anyOf": []}, ALL),
+        ({"oneOf": []}, ALL),
+        ({"id": 1}, {6, 7, 2019, 2020}),
+        ({"$id": 1}, {4, 2019, 2020}),
+        ({"properties": {"$id": 1}}, {6, 7}),
+        ({"readOnly": "yes"}, {4, 6}),
+        ({"deprecated": "yes"}, OLDER),
+        ({"$defs": []}, OLDER),
+        ({"if": 1}, {4, 6}),
+        ({"then": 1}, {4, 6, 2019, 2020}),
+        ({"contains": 1}, {4}),
+        ({"propertyNames": 1}, {4}),
+        ({"additionalItems": 1}, NEWER),
+        ({"minContains": "x"}, ALL),
+        ({"prefixItems": 1}, OLDER),
+        ({"$dynamicRef": "#nowhere"}, OLDER),
+    ],
+)
+def test_what_stands_under_a_keyword_is_what_the_draft_wants(written: dict[str, Any], taken_in: set[int]) -> None:
+    taken = set()
+    for draft, name in DRAFTS.items():
+        answers = set()
+        for tree in (written, thing({"inside": written})):
+            try:
+                parse_schema("JSON", json.dumps({"$schema": name} | tree))
+                answers.add(True)
+            except InvalidSchema:
+                answers.add(False)
+        assert len(answers) == 1, draft
+        taken |= {draft} if answers == {True} else set()
+    assert taken == taken_in
+
+
+def test_beside_a_reference_older_drafts_look_at_what_describes_alone() -> None:
+    parse_schema("JSON", json.dumps({"definitions": {"a": STRING}, "$ref": "#/definitions/a", "minLength": "x"}))
+    with pytest.raises(InvalidSchema, match="#/title: expected type: String, found: 1"):
+        parse_schema("JSON", json.dumps({"definitions": {"a": STRING}, "$ref": "#/definitions/a", "title": 1}))
+
+
+def test_a_referenced_schema_is_read_by_the_older_draft_that_it_names() -> None:
+    other = {"$schema": DRAFTS[4], "type": "integer", "minimum": 0, "exclusiveMinimum": True}
+    schema = json.dumps(thing({"a": {"$ref": "other.json"}}))
+    JsonSchema(schema, [ResolvedReference("other.json", json.dumps(other))])
+    with pytest.raises(InvalidSchema, match="exclusiveMinimum"):
+        JsonSchema(schema, [ResolvedReference("other.json", json.dumps(other | {"$schema": DRAFTS[7]}))])
+
+
+def test_a_choice_of_nothing_is_compared() -> None:
+    assert found({"oneOf": [STRING]}, {"oneOf": []}) == ["SUM_TYPE_NARROWED #/"]
+    assert found({"oneOf": []}, {"oneOf": [STRING]}) == []
+    assert found({"allOf": [STRING]}, {"allOf": []}) == []
+
+
+def test_keywords_of_other_drafts_do_not_change_what_a_schema_is() -> None:
+    for draft, alien in ((7, {"prefixItems": [STRING]}), (4, {"const": 1}), (6, {"if": STRING}), (2020, {"then": {}})):
+        name = {"$schema": DRAFTS[draft]}
+        assert found(name | INTEGER, name | INTEGER | alien) == [], draft
 
 
 def test_depth_without_end_is_refused() -> None:

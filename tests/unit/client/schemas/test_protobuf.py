@@ -192,11 +192,51 @@ def test_proto2_and_editions() -> None:
         'message A { string s = 1 [default = "open',
         "\x00",
         "{}",
+        'syntax = "proto3"; message A {} message A {}',
+        'syntax = "proto3"; message A { enum B { C = 0; } message B {} }',
+        'syntax = "proto3"; message A { required int32 a = 1; }',
+        'syntax = "proto3"; message A { map<float, int32> m = 1; }',
+        'syntax = "proto3"; message B {} message A { map<B, int32> m = 1; }',
     ],
 )
 def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchema, match="Invalid schema of type PROTOBUF, details: "):
         parse_schema("PROTOBUF", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'syntax = "proto3"; message A { int32 a = 1; int32 a = 2; }',
+        'syntax = "proto3"; message A { int32 a = 1; oneof b { int32 a = 2; } }',
+        'syntax = "proto3"; message A { int32 b = 1; oneof b { int32 a = 2; } }',
+        'syntax = "proto3"; message A { message B { int32 a = 1; string a = 2; } }',
+        'syntax = "proto3"; message A { message b {} int32 b = 1; }',
+    ],
+)
+def test_fields_are_checked_where_somebody_asks_for_it(text: str) -> None:
+    schema = ProtobufSchema(text)
+    with pytest.raises(InvalidSchema, match="Invalid protobuf schema definition: "):
+        schema.check_fields()
+
+
+def test_a_type_of_a_reference_that_is_not_imported_fails_the_check() -> None:
+    other = ResolvedReference("o.proto", 'syntax = "proto3"; package a; message B { int32 b = 1; }')
+    passes_on = ResolvedReference("p.proto", 'syntax = "proto3"; package a; import public "o.proto";')
+    text = 'syntax = "proto3"; package a; {} message A {{ map<string, B> m = 1; }}'
+    with pytest.raises(InvalidSchema):
+        ProtobufSchema(text.format(""), [other]).check_fields()
+    ProtobufSchema(text.format('import "o.proto";'), [other]).check_fields()
+    ProtobufSchema(text.format('import "p.proto";'), [other, passes_on]).check_fields()
+
+
+def test_fields_of_a_sound_file_pass_the_check() -> None:
+    other = ResolvedReference("other.proto", 'syntax = "proto3"; package o; message B { int32 b = 1; }')
+    text = """syntax = "proto3"; import "other.proto"; import "google/protobuf/timestamp.proto";
+    import "confluent/meta.proto"; message A { o.B b = 1; google.protobuf.Timestamp t = 2;
+    map<string, o.B> m = 3; oneof c { string d = 4 [(confluent.field_meta).doc = "x"]; } optional int32 e = 5; }"""
+    ProtobufSchema(text, [other]).check_fields()
+    ProtobufSchema('syntax = "proto2"; message A { required int32 a = 1; map<bool, bytes> m = 2; }').check_fields()
 
 
 def test_depth_without_end_is_refused() -> None:

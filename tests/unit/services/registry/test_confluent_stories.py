@@ -127,7 +127,25 @@ def test_reserved_fields_are_neither_used_nor_given_up(kind: str) -> None:
     assert messages(schema("g"), "f,h") is None
 
 
-def test_a_mode_that_overrides_all_is_told_for_every_subject() -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("JSON", '{"type":"object","properties":{"$$a":{"type":"string"}}}'),
+        ("PROTOBUF", 'syntax = "proto3"; message A { int32 a = 1; int32 a = 2; }'),
+    ],
+)
+def test_fields_are_validated_where_the_configuration_says_so(kind: str, text: str) -> None:
+    stage = Stage()
+    assert stage.register("before", text, type=kind).version == 1
+    stage.write(Record(Key(CONFIG), {"compatibilityLevel": "NONE", "validateFields": True}))
+    with pytest.raises(RegistryError) as refused:
+        stage.register("s", text, type=kind)
+    assert refused.value.code == 42201
+    stage.write(Record(Key(MODE, "s"), {"subject": "s", "mode": "IMPORT"}))
+    assert stage.register("s", text, type=kind, id=7, version=1).id == 7  # what is imported is taken as it is
+
+
+def test_a_mode_that_overrides_all_is_told_where_the_global_one_is_asked_for() -> None:
     async def story() -> None:
         registry = primary()
         registry.state.replay(Key(MODE, "s"), {"subject": "s", "mode": "READWRITE"}, 0)
@@ -137,7 +155,12 @@ def test_a_mode_that_overrides_all_is_told_for_every_subject() -> None:
         assert missing.value.code == 40409
         registry.state.replay(Key(MODE), {"mode": "READONLY_OVERRIDE"}, 0)
         for subject in ("s", "other"):
-            assert await get_mode(registry, call("GET", subject)) == {"mode": "READONLY_OVERRIDE"}
+            told = await get_mode(registry, call("GET", subject, defaultToGlobal="true"))
+            assert told == {"mode": "READONLY_OVERRIDE"}
+        assert await get_mode(registry, call("GET", "s")) == {"mode": "READWRITE"}
+        with pytest.raises(RegistryError) as unset:
+            await get_mode(registry, call("GET", "other"))
+        assert unset.value.code == 40409
         with pytest.raises(RegistryError) as refused:
             await register(registry, call("POST", "s", body={"schema": SCHEMA}))
         assert refused.value.code == 42205

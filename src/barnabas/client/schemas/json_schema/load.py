@@ -6,11 +6,19 @@ references, or to a meta-schema of json-schema.org, which counts as the empty sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
+from collections.abc import Mapping, Set
 from urllib.parse import unquote, urldefrag, urljoin
 
 from barnabas.client.schemas.errors import InvalidSchema
+from barnabas.client.schemas.json_schema.keywords import (
+    DEFAULT_DRAFT,
+    KEYWORDS,
+    check,
+    listed,
+    mapped,
+    named_draft,
+    number,
+)
 from barnabas.client.schemas.json_schema.model import (
     NO_DEFAULT,
     ArraySchema,
@@ -23,7 +31,6 @@ from barnabas.client.schemas.json_schema.model import (
     FalseSchema,
     NotSchema,
     NullSchema,
-    Number,
     NumberSchema,
     ObjectSchema,
     ReferenceSchema,
@@ -36,19 +43,6 @@ from barnabas.client.schemas.json_text import Json
 
 BASE = "mem://input"
 META_SCHEMAS = ("http://json-schema.org/", "https://json-schema.org/")
-STRING = frozenset({"minLength", "maxLength", "pattern"})
-OLDER_STRING = STRING | {"format"}  # a format makes a string schema of its own beside another type
-NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-ARRAY = frozenset(
-    {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains"}
-    | {"minContains", "maxContains", "unevaluatedItems"}
-)
-OBJECT = frozenset(
-    {"properties", "required", "minProperties", "maxProperties", "dependencies", "dependentRequired"}
-    | {"dependentSchemas", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties"}
-)
-TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
-MODERN = ("2019-09", "2020-12")
 
 
 class Document:
@@ -81,20 +75,21 @@ class Document:
 class Loader:
     def __init__(self, tree: Json, references: Mapping[str, str]) -> None:
         self._tree = tree
-        self._documents: dict[str, Document] = {}
         self._loaded: dict[int, Schema] = {}
         self._pending: list[tuple[ReferenceSchema, str]] = []
+        self._draft = own_draft = named_draft(tree) or DEFAULT_DRAFT
+        self._modern = own_draft > DEFAULT_DRAFT
         root = Document(tree, BASE)
         own = tree.get("$id", tree.get("id")) if isinstance(tree, dict) else None
         self._base = _joined(BASE, own) if isinstance(own, str) else BASE
-        self._places = dict(root.places)
+        self._places = {place: (*found, own_draft) for place, found in root.places.items()}
         for name, text in references.items():
             other = read_exact(text)
+            named = named_draft(other) or own_draft
+            draft = own_draft if self._modern or named > DEFAULT_DRAFT else named  # an older one may name another such
             for address in {_joined(self._base, name), _joined(BASE, name)}:
                 for place, found in Document(other, address).places.items():
-                    self._places.setdefault(place, found)
-        dialect = tree.get("$schema") if isinstance(tree, dict) else None
-        self._modern = isinstance(dialect, str) and any(each in dialect for each in MODERN)
+                    self._places.setdefault(place, (*found, draft))
 
     def load(self) -> Schema:
         try:
@@ -116,6 +111,7 @@ class Loader:
         known = self._loaded.get(id(node))
         if known is not None:
             return known
+        check(node, self._draft)
         name = node.get("$id", node.get("id"))
         if isinstance(name, str) and node is not self._tree:
             base = _joined(base, name)
@@ -143,7 +139,8 @@ class Loader:
     def _parts(self, node: dict[str, Json], base: str) -> list[Schema]:
         """A schema for each kind of thing that the object speaks of."""
         parts: list[Schema] = []
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+        keywords = KEYWORDS[self._draft]
+        for key in keywords.reference:
             if isinstance(node.get(key), str):
                 reference = ReferenceSchema(reference=node[key])
                 self._pending.append((reference, base))
@@ -151,30 +148,30 @@ class Loader:
                 if not self._modern:
                     return parts
         if "enum" in node:
-            parts.append(EnumSchema(values=_list(node, "enum")))
+            parts.append(EnumSchema(values=listed(node, "enum")))
         for criterion in ("allOf", "anyOf", "oneOf"):
             if criterion in node:
                 parts.append(self._combined(criterion, node, base))
         if "not" in node:
             parts.append(NotSchema(inner=self.schema(node["not"], base)))
-        if "const" in node:
+        if "const" in node and self._draft > 4:
             parts.append(ConstSchema(value=node["const"]))
         taken = self._explicit(node, base, parts)
         present = node.keys() - taken
-        if present & (STRING if self._modern else OLDER_STRING):
+        if present & keywords.string:
             parts.append(self._string(node))
-        if present & ARRAY:
+        if present & keywords.array:
             parts.append(self._array(node, base))
-        if present & OBJECT and not (self._modern and present & OBJECT == {"properties"} and node["properties"] == {}):
+        if present & keywords.object and not (self._modern and _names_nothing(node, present & keywords.object)):
             parts.append(self._object(node, base))
-        if present & NUMBER:
+        if present & keywords.number:
             parts.append(self._number(node))
-        if present & {"if", "then", "else"}:
+        if present & keywords.conditional:
             for key in ("if", "then", "else"):
                 if key in node:
                     self.schema(node[key], base)
             parts.append(ConditionalSchema())
-        for key in ("definitions", "$defs"):
+        for key in ("definitions", "$defs") if node is self._tree else ("$defs",):
             # Older drafts read a definition when something refers to it; beside it there may be comments.
             if self._modern and isinstance(node.get(key), dict):
                 for each in node[key].values():
@@ -182,9 +179,7 @@ class Loader:
         return parts
 
     def _combined(self, criterion: str, node: dict[str, Json], base: str) -> CombinedSchema:
-        given = _list(node, criterion)
-        if not given:
-            raise InvalidSchema(f"Invalid JSON schema: {criterion} is empty")
+        given = listed(node, criterion)
         return CombinedSchema(
             criterion=criterion,
             parts=[self.schema(each, base) for each in given],
@@ -206,57 +201,58 @@ class Loader:
         return taken
 
     def _typed(self, kind: Json, node: dict[str, Json], base: str) -> tuple[Schema, frozenset[str]]:
+        keywords = KEYWORDS[self._draft]
         if kind == "string":
-            return self._string(node), OLDER_STRING
+            return self._string(node), keywords.string
         if kind in ("integer", "number"):
-            return self._number(node, integer=kind == "integer"), NUMBER
+            return self._number(node, integer=kind == "integer"), keywords.number
         if kind == "boolean":
             return BooleanSchema(), frozenset()
         if kind == "null":
             return NullSchema(), frozenset()
         if kind == "array":
-            return self._array(node, base), ARRAY
+            return self._array(node, base), keywords.array
         if kind == "object":
-            return self._object(node, base), OBJECT
+            return self._object(node, base), keywords.object
         raise InvalidSchema(f"Invalid JSON schema: unknown type: [{write_exact(kind)}]")
 
     def _string(self, node: dict[str, Json]) -> StringSchema:
-        if (pattern := _text(node, "pattern")) is not None:
+        pattern = node.get("pattern")
+        if pattern is not None:
             check_pattern(pattern)
         return StringSchema(
-            max_length=_number(node, "maxLength"),
-            min_length=_number(node, "minLength"),
+            max_length=number(node, "maxLength"),
+            min_length=number(node, "minLength"),
             pattern=pattern,
         )
 
     def _number(self, node: dict[str, Json], *, integer: bool = False) -> NumberSchema:
-        # In draft 4 the exclusive ones are booleans beside a limit.
-        exclusive = {
-            key: None if isinstance(node.get(key), bool) else _number(node, key)
-            for key in ("exclusiveMaximum", "exclusiveMinimum")
-        }
         return NumberSchema(
-            maximum=_number(node, "maximum"),
-            minimum=_number(node, "minimum"),
-            exclusive_maximum=exclusive["exclusiveMaximum"],
-            exclusive_minimum=exclusive["exclusiveMinimum"],
-            multiple_of=_number(node, "multipleOf"),
+            maximum=number(node, "maximum"),
+            minimum=number(node, "minimum"),
+            exclusive_maximum=number(node, "exclusiveMaximum"),
+            exclusive_minimum=number(node, "exclusiveMinimum"),
+            multiple_of=number(node, "multipleOf"),
             integer=integer,
         )
 
     def _object(self, node: dict[str, Json], base: str) -> ObjectSchema:
-        for pattern in _object(node, "patternProperties"):
+        for pattern in mapped(node, "patternProperties"):
             check_pattern(pattern)
+        own_id = "id" if self._draft == 4 else "$id"  # in older drafts it stands among properties, too
         schema = ObjectSchema(
-            properties={key: self.schema(each, base) for key, each in _object(node, "properties").items()},
-            pattern_properties={
-                key: self.schema(each, base) for key, each in _object(node, "patternProperties").items()
+            properties={
+                key: self.schema(each, base)
+                for key, each in mapped(node, "properties").items()
+                if self._modern or key != own_id or isinstance(each, dict)
             },
-            max_properties=_number(node, "maxProperties"),
-            min_properties=_number(node, "minProperties"),
+            pattern_properties={
+                key: self.schema(each, base) for key, each in mapped(node, "patternProperties").items()
+            },
+            max_properties=number(node, "maxProperties"),
+            min_properties=number(node, "minProperties"),
         )
-        if not isinstance(node.get("required"), bool):  # in draft 3 it was one
-            schema.required = {each for each in _list(node, "required") if isinstance(each, str)}
+        schema.required = set(listed(node, "required"))
         additional = node.get("additionalProperties", True)
         if isinstance(additional, bool):
             schema.additional = additional
@@ -265,24 +261,24 @@ class Loader:
         if self._modern and "unevaluatedProperties" in node:
             schema.unevaluated = self.schema(node["unevaluatedProperties"], base)
         # What newer drafts have in two keywords, older ones have in one. Each reads its own only.
-        for key, each in _object(node, "dependentRequired" if self._modern else "dependencies").items():
+        for key, each in mapped(node, "dependentRequired" if self._modern else "dependencies").items():
             if isinstance(each, list):
-                schema.property_dependencies[key] = {name for name in each if isinstance(name, str)}
+                schema.property_dependencies[key] = set(each)
             else:
                 schema.schema_dependencies[key] = self.schema(each, base)
-        for key, each in (_object(node, "dependentSchemas") if self._modern else {}).items():
+        for key, each in (mapped(node, "dependentSchemas") if self._modern else {}).items():
             schema.schema_dependencies[key] = self.schema(each, base)
-        if "propertyNames" in node:
+        if "propertyNames" in node and self._draft > 4:
             self.schema(node["propertyNames"], base)
         return schema
 
     def _array(self, node: dict[str, Json], base: str) -> ArraySchema:
         schema = ArraySchema(
-            max_items=_number(node, "maxItems"),
-            min_items=_number(node, "minItems"),
+            max_items=number(node, "maxItems"),
+            min_items=number(node, "minItems"),
             unique=node.get("uniqueItems") is True,
-            max_contains=_number(node, "maxContains"),
-            min_contains=_number(node, "minContains"),
+            max_contains=number(node, "maxContains"),
+            min_contains=number(node, "minContains"),
         )
         if self._modern and "contains" not in node:
             schema.max_contains = schema.min_contains = None  # they speak of what is contained
@@ -291,17 +287,17 @@ class Loader:
         prefix, items = node.get("prefixItems") if self._modern else None, node.get("items")
         if isinstance(items, list) and prefix is None:
             prefix, items = items, node.get("additionalItems")
-        elif prefix is None and "additionalItems" in node and (items is None or node["additionalItems"] is not False):
+        elif not self._modern and "additionalItems" in node and (items is None or node["additionalItems"] is not False):
             self._additional_items(schema, node["additionalItems"], base)
         if prefix is not None:
-            schema.items = [self.schema(each, base) for each in _list({"items": prefix}, "items")]
+            schema.items = [self.schema(each, base) for each in listed({"items": prefix}, "items")]
             if items is not None:
                 self._additional_items(schema, items, base)
         elif items is False and self._modern:
             schema.additional = False
         elif items is not None and not (self._modern and items is True):
             schema.all_items = self.schema(items, base)
-        if "contains" in node:
+        if "contains" in node and self._draft > 4:
             self.schema(node["contains"], base)
         if self._modern and "unevaluatedItems" in node:
             schema.unevaluated = self.schema(node["unevaluatedItems"], base)
@@ -318,13 +314,12 @@ class Loader:
         if address.startswith(META_SCHEMAS):
             return EmptySchema()
         whole, fragment = urldefrag(address)
-        found = self._places.get(address.rstrip("#")) or self._places.get(whole)
-        if self._places.get(address.rstrip("#")) is not None:
-            node, at = self._places[address.rstrip("#")]
+        if (place := self._places.get(address.rstrip("#"))) is not None:
+            node, at, self._draft = place
             return self.schema(node, at)
-        if found is None:
+        if (place := self._places.get(whole)) is None:
             raise InvalidSchema(f"Invalid JSON schema: the reference {reference} leads nowhere")
-        node, at = found
+        node, at, self._draft = place
         return self.schema(_pointed(node, fragment, reference), at)
 
 
@@ -355,35 +350,6 @@ def _joined(base: str, reference: str) -> str:
         raise InvalidSchema(f"Invalid JSON schema: {reference} is not a reference") from None
 
 
-def _number(node: dict[str, Json], key: str) -> Number | None:
-    value = node.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise InvalidSchema(f"Invalid JSON schema: #/{key}: expected type: Number, found: {write_exact(value)[:200]}")
-    return value
-
-
-def _text(node: dict[str, Json], key: str) -> str | None:
-    value = node.get(key)
-    if value is not None and not isinstance(value, str):
-        raise InvalidSchema(f"Invalid JSON schema: #/{key}: expected type: String, found: {write_exact(value)[:200]}")
-    return value
-
-
-def _list(node: dict[str, Json], key: str) -> list[Json]:
-    value = node.get(key, [])
-    if not isinstance(value, list):
-        raise InvalidSchema(
-            f"Invalid JSON schema: #/{key}: expected type: JsonArray, found: {write_exact(value)[:200]}"
-        )
-    return value
-
-
-def _object(node: dict[str, Json], key: str) -> dict[str, Json]:
-    value = node.get(key, {})
-    if not isinstance(value, dict):
-        raise InvalidSchema(
-            f"Invalid JSON schema: #/{key}: expected type: JsonObject, found: {write_exact(value)[:200]}"
-        )
-    return value
+def _names_nothing(node: dict[str, Json], present: Set[str]) -> bool:
+    """Whether all that is said of objects are properties, and there are none."""
+    return all(key in ("properties", "patternProperties") and node[key] == {} for key in present)

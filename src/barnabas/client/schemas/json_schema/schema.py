@@ -45,6 +45,10 @@ class JsonSchema:
     def top_level_fields(self) -> set[str]:
         return set(self.root.properties) if isinstance(self.root, ObjectSchema) else set()
 
+    def check_fields(self) -> None:
+        if any(name.startswith("$$") for name in self.top_level_fields()):
+            raise InvalidSchema("Invalid JSON schema: #: Field names cannot start with $$ prefix")
+
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, JsonSchema)
         try:

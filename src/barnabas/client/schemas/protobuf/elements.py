@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SCALARS = frozenset(
@@ -112,6 +113,15 @@ class Message:
     reserved: list[Reserved] = field(default_factory=list)
     extensions: list[Extensions] = field(default_factory=list)
     extends: list[Extend] = field(default_factory=list)
+
+    def member_names(self) -> Iterator[str]:
+        for one_of in self.one_ofs:
+            yield one_of.name
+            yield from (each.name for each in one_of.fields)
+            yield from (each.name for each in one_of.groups)
+        yield from (each.name for each in self.fields)
+        yield from (each.name for each in self.groups)
+        yield from (each.name for each in self.types)
 
     @property
     def is_map_entry(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.client.schemas.errors import InvalidSchema
 from barnabas.client.schemas.protobuf.elements import (
+    SCALARS,
     TAG_MAX,
     Constant,
     Enum,
@@ -24,6 +25,7 @@ from barnabas.client.schemas.protobuf.elements import (
 from barnabas.client.schemas.protobuf.tokens import Tokens
 
 LABELS = ("optional", "required", "repeated")
+MAP_KEYS = SCALARS - {"bytes", "double", "float"}
 INT32_MAX = (1 << 31) - 1
 
 
@@ -34,6 +36,7 @@ def parse_proto(text: str) -> ProtoFile:
 class Parser:
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text.removeprefix("\ufeff"))
+        self._is_proto3 = False
 
     def file(self) -> ProtoFile:
         tokens, file = self._tokens, ProtoFile()
@@ -41,6 +44,7 @@ class Parser:
             if tokens.take(";"):
                 continue
             self._declaration(tokens.word(), file)
+        _check_names(file.types)
         return file
 
     def _declaration(self, word: str, file: ProtoFile) -> None:
@@ -51,6 +55,7 @@ class Parser:
             if word == "syntax" and value not in ("proto2", "proto3"):
                 tokens.fail(f"unexpected syntax: {value}")
             setattr(file, word, value)
+            self._is_proto3 = file.is_proto3
             tokens.expect(";")
         elif word == "package":
             file.package = tokens.word()
@@ -81,6 +86,7 @@ class Parser:
                 continue
             self._member(message)
         _check_tags(message)
+        _check_names(message.types)
         return message
 
     def _member(self, message: Message) -> None:
@@ -111,11 +117,15 @@ class Parser:
 
     def _field(self, label: str | None, kind: str) -> Field:
         tokens = self._tokens
+        if label == "required" and self._is_proto3:
+            tokens.fail("'required' label forbidden in proto3 field declarations")
         if kind == "map" and tokens.take("<"):
             key = tokens.word()
             tokens.expect(",")
             value = tokens.word()
             tokens.expect(">")
+            if key not in MAP_KEYS:
+                raise InvalidSchema(f"map key must be non-byte, non-floating point scalar: {key}")
             kind = f"map<{key}, {value}>"
         name = tokens.word()
         tokens.expect("=")
@@ -344,6 +354,14 @@ class Parser:
             if not tokens.take(","):
                 tokens.take(";")
         return values
+
+
+def _check_names(types: list[Message | Enum]) -> None:
+    seen: set[str] = set()
+    for each in types:
+        if each.name in seen:
+            raise InvalidSchema(f"Could not parse Protobuf - {each.name} is already defined")
+        seen.add(each.name)
 
 
 def _check_tags(message: Message) -> None:

@@ -67,6 +67,32 @@ class ProtobufSchema:
         fields = [*first.fields, *(field for each in first.one_ofs for field in each.fields)]
         return {field.name for field in fields}
 
+    def check_fields(self) -> None:
+        """Types are of this file or of one that it imports, and a message gives a name once."""
+        Normalizer(self.file, Types.of(self.file, self._visible())).file()
+        messages = [(each.name, each) for each in self.file.types if isinstance(each, Message)]
+        while messages:
+            place, message = messages.pop()
+            seen: set[str] = set()
+            for name in message.member_names():
+                if name in seen:
+                    raise InvalidSchema(
+                        f'Invalid protobuf schema definition: {place}.{name}: "{name}" is already defined in "{place}".'
+                    )
+                seen.add(name)
+            messages += [(f"{place}.{each.name}", each) for each in message.types if isinstance(each, Message)]
+
+    def _visible(self) -> dict[str, tuple[ProtoFile, str]]:
+        """What the file imports, and what those files pass on."""
+        found: dict[str, tuple[ProtoFile, str]] = {}
+        wanted = [*self.file.imports, *self.file.public_imports]
+        while wanted:
+            name = wanted.pop()
+            if name in self._imported and name not in found:
+                found[name] = self._imported[name]
+                wanted += found[name][0].public_imports
+        return found
+
     def unreadable(self, written: ParsedSchema, reader: str, writer: str) -> list[str]:
         assert isinstance(written, ProtobufSchema)
         found = differences(written.file, written.types, self.file, self.types)

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from barnabas.client.consumer import GroupConsumer
 from barnabas.client.errors import Refused
@@ -52,7 +53,7 @@ async def create(proxy: Proxy, call: Call) -> Any:
     instance = _new_instance(proxy, call.parameters["group"], tree)
     await proxy.kafka.order(lambda: proxy.consumers.create(instance))
     base = proxy.base_url(call)
-    uri = f"{base}/consumers/{call.segments[1]}/instances/{instance.name}"
+    uri = f"{base}/consumers/{call.segments[1]}/instances/{quote(instance.name, safe='-_.~:')}"
     return {"instance_id": instance.name, "base_uri": uri}
 
 

@@ -11,7 +11,16 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokerUnreachable
 from barnabas.services.rest import errors
 from barnabas.services.rest.proxy import Proxy
-from barnabas.services.rest.v3.resources import Place, Tree, collection, not_found, number, object_of, place_of
+from barnabas.services.rest.v3.resources import (
+    Place,
+    Tree,
+    collection,
+    config_value,
+    not_found,
+    number,
+    object_of,
+    place_of,
+)
 from barnabas.services.rest.v3.topics import described
 from barnabas.web.app import Answer
 from barnabas.web.calls import Call
@@ -140,10 +149,7 @@ async def set_config(proxy: Proxy, call: Call) -> Any:
     tree = await object_of(call)
     if "value" not in tree:
         raise errors.bad_request("value is missing.")
-    value = tree["value"]
-    if value is not None and not isinstance(value, str):
-        raise errors.bad_request("value is not a string.")
-    await _alter(proxy, place, Owner.of(call), {call.parameters["name"]: value})
+    await _alter(proxy, place, Owner.of(call), {call.parameters["name"]: config_value(tree)})
 
 
 async def reset_config(proxy: Proxy, call: Call) -> Any:
@@ -192,7 +198,7 @@ def _changes(listed: list[Any]) -> dict[str, str | None]:
         operation = str(each.get("operation") or "SET").upper()
         if operation not in ("SET", "DELETE"):
             raise errors.bad_request(f"{operation} is neither SET nor DELETE.")
-        changes[each["name"]] = None if operation == "DELETE" else each.get("value")
+        changes[each["name"]] = None if operation == "DELETE" else config_value(each)
     return changes
 
 

@@ -147,7 +147,7 @@ def _group(place: Place, group: GroupDescription) -> Tree:
         place.url(*path),
         f"consumer-group={group.group}",
         consumer_group_id=group.group,
-        is_simple=not group.members and not group.assignor,
+        is_simple=not group.protocol_type,
         partition_assignor=group.assignor,
         state=_spelt(group.state),
         type=group.type.upper(),

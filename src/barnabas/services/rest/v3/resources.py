@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -61,6 +62,16 @@ def number(text: str) -> int:
 
 def not_found(message: str = "HTTP 404 Not Found") -> HttpError:
     return HttpError(404, 404, message)
+
+
+def config_value(tree: Tree) -> str | None:
+    """The value of a configuration as Kafka has it: clients write numbers and booleans as such, too."""
+    value = tree.get("value")
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, bool | int | float):
+        raise errors.bad_request("value is not a string.")
+    return json.dumps(value)
 
 
 async def object_of(call: Call, empty: str = NULL_BODY) -> Tree:

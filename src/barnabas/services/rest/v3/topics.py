@@ -19,6 +19,7 @@ from barnabas.services.rest.v3.resources import (
     Place,
     Tree,
     collection,
+    config_value,
     not_found,
     number,
     object_of,
@@ -30,6 +31,7 @@ from barnabas.wire.errors import ErrorCode
 
 START, END = -2, -1
 ALL_OFFSETS = "earliest_and_latest"
+WHOLE = re.compile(r"-?[0-9]{1,10}\Z")
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
@@ -104,12 +106,14 @@ def _order(tree: Tree) -> dict[str, Any]:
         "partitions": None if listed else _whole(tree, "partitions_count"),
         "replication_factor": None if listed else _whole(tree, "replication_factor"),
         "assignments": listed,
-        "configs": {str(each["name"]): each.get("value") for each in configs},
+        "configs": {str(each["name"]): config_value(each) for each in configs},
     }
 
 
 def _whole(tree: Tree, name: str) -> int | None:
     value = tree.get(name)
+    if isinstance(value, str) and WHOLE.match(value):
+        value = int(value)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 31):
         raise errors.bad_request(f"{name} is not a number.")
     return value
