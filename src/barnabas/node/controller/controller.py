@@ -250,7 +250,8 @@ class Controller:
         """Followers see by these records that their leader goes on; a quorum of one has no followers."""
         loop = asyncio.get_running_loop()
         while self.active is term:
-            idle_s = self._topic_configs.broker(term.image).metadata_max_idle_interval_ms / 1000
+            config = self._topic_configs.broker(term.image)
+            idle_s = config.metadata_max_idle_interval_ms / 1000
             pause_s = max(idle_s, IDLE_PAUSE_S)
             if idle_s > 0 and not self._raft.is_alone:
                 pause_s = term.appended_at + idle_s - loop.time()
