@@ -176,9 +176,10 @@ class Partitions:
         return True
 
     def _is_copied_anew(self, state: PartitionState) -> bool:
-        """A disk was replaced: nobody counts on what this replica had, and every directory there should be is there."""
-        is_needed = self._node_id in state.isr or self._node_id in state.eligible_leader_replicas
-        if is_needed or len(self._log_dirs.online) < len(self._log_dirs.dirs):
+        """A disk was replaced: others have what this replica had, and every directory there should be is there."""
+        needed = {*state.isr, *state.eligible_leader_replicas, *state.last_known_elr}
+        others_have_it = bool(state.isr) and self._node_id not in needed
+        if not others_have_it or len(self._log_dirs.online) < len(self._log_dirs.dirs):
             return False
         text = "%s-%d is not in the log directory that it was in, and is copied anew from the replicas in sync"
         logger.warning(text, state.topic, state.index)
