@@ -146,12 +146,12 @@ chaos: setup
 migration: setup
 	BARNABAS_MIGRATION=1 $(BIN)/python -m pytest tests/reference/test_migration.py -s
 
-# Pipelines of Java clients on a cluster of both, the tools of Kafka's system tests on ours, and three directories that
-# go from one to the other: five minutes.
+# Pipelines of Java clients on a cluster of both, the tools of Kafka's system tests on ours, three directories that go from
+# one to the other, and one node of ours among two of Kafka's: six minutes.
 mixed: setup
 	BARNABAS_MIXED_COORDINATORS=1 BARNABAS_REPLICATION_TOOLS=1 BARNABAS_HAND_OVER=1 $(BIN)/python -m pytest -s \
 		tests/reference/test_mixed_coordinators.py tests/reference/test_replication_tools.py \
-		tests/reference/test_hand_over_cluster.py
+		tests/reference/test_hand_over_cluster.py tests/reference/test_minority_member.py
 
 # Every transcript of the tools all three ways: ours on our node, ours on Apache Kafka, Kafka's on our node.
 golden: setup

@@ -215,6 +215,32 @@ def test_a_follower_whose_directory_was_emptied_copies_everything_again(cluster:
     wait_in_sync(cluster, "copied", cluster.broker_ids)
 
 
+def test_a_node_whose_disk_was_replaced_copies_every_replica_again(cluster: Cluster) -> None:
+    """Another directory is another disk to the cluster: what it had lay on the former one, and stayed offline."""
+    cluster.create_topic("replaced", 3, 3)
+    cluster.create_topic("unreplicated", 3, 1)
+    wait_in_sync(cluster, "replaced", cluster.broker_ids)
+    for index in range(3):
+        assert produce_one(cluster, "replaced", b"x%d" % index, index) == 0
+        assert produce_one(cluster, "unreplicated", b"x%d" % index, index, acks="1") == 0
+    victim = cluster.broker_ids[-1]
+    others = [each for each in cluster.broker_ids if each != victim]
+    cluster.kill(victim)
+    shutil.rmtree(cluster.nodes[victim].data_dir)
+    cluster.start(victim)
+    wait_in_sync(cluster, "replaced", cluster.broker_ids)
+    (lost,) = (each for each in describe(cluster, "unreplicated").values() if each.replicas == [victim])
+    assert lost.leader == -1, "nobody takes the empty disk for a partition without records"
+    assert not list(cluster.nodes[victim].data_dir.glob("unreplicated-*"))
+    cluster.kill(others[0])
+    try:
+        wait_led(cluster, "replaced", by_none_of=others[:1])
+        assert read_all(cluster, "replaced", 3) == {(index, 0): b"x%d" % index for index in range(3)}
+    finally:
+        cluster.start(others[0])
+    wait_in_sync(cluster, "replaced", cluster.broker_ids)
+
+
 def ask_coordinator(ask: Callable[[], T]) -> T:
     """librdkafka leaves it to the application to ask again when the coordinator has moved, here to the preferred leader
     that is back."""

@@ -73,7 +73,8 @@ def test_a_node_with_static_voters_is_formatted_as_kafka_does_it_and_kafka_takes
 
 def test_what_kafka_formats_with_static_voters_our_node_opens(tmp_path: Path) -> None:
     controller_port = reference.free_port()
-    voters = {"controller.quorum.voters": f"1@127.0.0.1:{controller_port}"}
+    # Of two entries with one id the later counts.
+    voters = {"controller.quorum.voters": f"1@127.0.0.1:{reference.free_port()},1@127.0.0.1:{controller_port}"}
     kafka = reference.ApacheKafka(directory=tmp_path / "kafka", controller_port=controller_port, properties=voters)
     kafka.format()
     listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},CONTROLLER://127.0.0.1:{controller_port}"

@@ -60,6 +60,7 @@ class Look(NamedTuple):
     observers: tuple[Replica, ...] = ()
     problem: str = ""
     leader_address: tuple[str, int] | None = None  # of its listener for controllers, if it says so
+    at_ms: int = 0  # when it was said, by the leader's clock, as are all times of the replicas
 
 
 def run(parsed: Parsed) -> int:
@@ -80,20 +81,22 @@ def _watch(cluster: Cluster, parsed: Parsed) -> None:
     events: list[str] = []
     before: Look | None = None
     known: Look | None = None  # the last one with a leader
+    heard_s = time.monotonic()  # of it
     with Screen() as screen:
         while True:
             now = look(cluster)
             votes: tuple[int, ...] = ()
             if now.leader >= 0:
                 votes = votes_for(cluster, now, known) if known is not None and known.epoch < now.epoch else ()
-                known = now
+                known, heard_s = now, time.monotonic()
             at = time.strftime("%H:%M:%S")
             events += [f"{at}  {sentence}" for sentence in explain(before, now, votes)]
             del events[:-EVENTS_SHOWN]
             colourful = is_colourful(sys.stdout)
             shown = now if now.voters or known is None else known._replace(leader=-1)
-            screen.draw(page(shown, events, screen.size[0], int(time.time() * 1000), colourful=colourful))
-            before = now
+            now_ms = shown.at_ms + int((time.monotonic() - heard_s) * 1000)
+            screen.draw(page(shown, events, screen.size[0], now_ms, colourful=colourful))
+            before = now if known is None or now.voters else now._replace(voters=known.voters)
             rounds = None if rounds is None else rounds - 1
             if rounds == 0 or wait_for_quit(interval_s):
                 return
@@ -159,7 +162,16 @@ def read(quorum: ResponsePartitionData, nodes: Sequence[Node] = ()) -> Look:
     )
     at = next((each.listeners[0] for each in nodes if each.node_id == quorum.leader_id and each.listeners), None)
     address = None if at is None else (at.host, at.port)
-    return Look(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, voters, observers, leader_address=address)
+    said_ms = next((each.fetched_ms for each in voters if each.id == quorum.leader_id), -1)
+    return Look(
+        quorum.leader_id,
+        quorum.leader_epoch,
+        quorum.high_watermark,
+        voters,
+        observers,
+        leader_address=address,
+        at_ms=said_ms if said_ms >= 0 else int(time.time() * 1000),
+    )
 
 
 def explain(before: Look | None, now: Look, votes: Sequence[int] = ()) -> list[str]:
@@ -185,7 +197,34 @@ def explain(before: Look | None, now: Look, votes: Sequence[int] = ()) -> list[s
     if now.leader >= 0 and former:
         told += [f"Node {each} has become a voter: {majority(now)} decide now." for each in sorted(ids - former)]
         told += [f"Node {each} is no voter any more: {majority(now)} decide now." for each in sorted(former - ids)]
+    return [*told, *explain_followers(before, now)]
+
+
+def explain_followers(before: Look, now: Look) -> list[str]:
+    """Voters that fall silent, and come back, while one leader leads."""
+    if now.leader < 0 or (now.leader, now.epoch) != (before.leader, before.epoch):
+        return []
+    told = []
+    former = {each.id: each for each in before.voters}
+    present = [each for each in now.voters if each.id == now.leader or not is_silent(each, now.at_ms)]
+    for each in now.voters:
+        if each.id == now.leader or each.id not in former:
+            continue
+        was_silent = is_silent(former[each.id], before.at_ms)
+        if is_silent(each, now.at_ms) and not was_silent:
+            seconds = SILENT_MS / 1000
+            told.append(
+                f"Node {each.id} has not asked for records for {seconds:g} s: it has died, hangs or is cut off. "
+                f"{len(present)} of {len(now.voters)} voters are there, {majority(now)} must be."
+            )
+        elif was_silent and not is_silent(each, now.at_ms):
+            is_new = former[each.id].fetched_ms < 0
+            told.append(f"Node {each.id} follows node {now.leader}{'' if is_new else ' again'}.")
     return told
+
+
+def is_silent(replica: Replica, now_ms: int) -> bool:
+    return replica.fetched_ms < 0 or now_ms - replica.fetched_ms > SILENT_MS
 
 
 def voted(votes: Sequence[int]) -> str:
@@ -215,7 +254,7 @@ def page(now: Look, events: list[str], width: int, now_ms: int, *, colourful: bo
             fetched = "" if is_leader else "never" if age_ms < 0 else f"{age_ms} ms ago"
             end, lag = (each.end_offset, end_offset - each.end_offset) if each.end_offset >= 0 else ("?", "?")
             row = f"{each.id:>6}  {'leader' if is_leader else role:<9}  {end:>9}  {lag:>6}  {fetched:>11}"
-            is_silent = not is_leader and (age_ms < 0 or age_ms > SILENT_MS)
-            row += "  silent" if is_silent else ""
-            lines.append(paint(cut(row, width), "red" if is_silent else "green" if is_leader else "dim", colourful))
+            missing = not is_leader and is_silent(each, now_ms)
+            row += "  silent" if missing else ""
+            lines.append(paint(cut(row, width), "red" if missing else "green" if is_leader else "dim", colourful))
     return [*lines, "", *(line for event in events for line in wrap(event, max(width, 40), subsequent_indent=" " * 10))]

@@ -140,11 +140,11 @@ class Broker:
         stack.push_async_callback(self.in_sync_changes.stop)
         stack.push_async_callback(self.replicas.stop)
         self.replicas.start()
-        if len(self.log_dirs.dirs) > 1:
-            assignment = DirectoryAssignment(self.node_id, self.log_dirs, self._life)
-            stack.push_async_callback(assignment.stop)
-            assignment.start(self.image)
-            self._loader.add_publisher("assignment of directories", assignment.apply)
+        chooses = len(self.log_dirs.dirs) > 1
+        assignment = DirectoryAssignment(self.node_id, self.log_dirs, self._life, chooses=chooses)
+        stack.push_async_callback(assignment.stop)
+        assignment.start(self.image)
+        self._loader.add_publisher("assignment of directories", assignment.apply)
         stack.push_async_callback(self.replica_moves.stop)
         self.replica_moves.resume()
         for directory in self.log_dirs.dirs:

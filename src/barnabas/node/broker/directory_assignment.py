@@ -1,8 +1,9 @@
-"""A broker with several log directories tells the controller in which of them each replica lies.
+"""A broker tells the controller in which of its log directories each replica lies.
 
-The controller leaves the choice to the broker; a replica is unassigned until it is told. Only then is a replica whose
-directory is not there at a later start known to be offline, and not taken for a new and empty one. It is told anew if
-the replica was about to move to a directory that has failed, and has stayed where it was.
+The controller leaves the choice to a broker with several; a replica is unassigned until it is told. Only then is a
+replica whose directory is not there at a later start known to be offline, and not taken for a new and empty one. It is
+told anew if the replica was about to move to a directory that has failed, and has stayed where it was, and if the disk
+was replaced: a replica in a directory that its broker does not have cannot be in sync.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ RETRY_S, RETRY_MAX_S = 0.5, 30.0
 
 
 class DirectoryAssignment:
-    def __init__(self, node_id: int, log_dirs: LogDirs, broker: BrokerLife) -> None:
+    def __init__(self, node_id: int, log_dirs: LogDirs, broker: BrokerLife, *, chooses: bool = True) -> None:
+        """`chooses` is False for a broker with one directory, about which the controller need not ask."""
+        self._chooses = chooses
         self._node_id = node_id
         self._log_dirs = log_dirs
         self._broker = broker
@@ -40,15 +43,17 @@ class DirectoryAssignment:
 
     def _consider(self, states: Iterable[PartitionState]) -> None:
         for state in states:
-            if is_unassigned(state, self._node_id) or self._has_stayed(state):
+            if self._node_id not in state.replicas:
+                continue
+            if self._chooses if is_unassigned(state, self._node_id) else self._is_elsewhere(state):
                 self._untold[state.topic_id, state.index] = state.topic
         if self._untold and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
-    def _has_stayed(self, state: PartitionState) -> bool:
-        """Whether the metadata has the replica in a directory to which it does not move any more."""
+    def _is_elsewhere(self, state: PartitionState) -> bool:
+        """Whether the metadata has the replica in a directory in which it is not, and to which it does not move."""
         replica = self._log_dirs.get(state.topic, state.index)
-        if replica is None or self._node_id not in state.replicas:
+        if replica is None:
             return False
         told = directory_of(state, self._node_id)
         if self._log_dirs.dir_of(replica).directory_id in (None, told):

@@ -169,8 +169,20 @@ class Partitions:
         directory = self._directory_of(state)
         if directory in online or (directory is None and len(online) == len(self._log_dirs.dirs)):
             return False
+        if self._is_copied_anew(state):
+            return False
         logger.error("%s-%d is offline: its log directory %s is not there", state.topic, state.index, directory or "")
         self._elsewhere.add(state.topic_id)
+        return True
+
+    def _is_copied_anew(self, state: PartitionState) -> bool:
+        """A disk was replaced: others have what this replica had, and every directory there should be is there."""
+        needed = {*state.isr, *state.eligible_leader_replicas, *state.last_known_elr}
+        others_have_it = bool(state.isr) and self._node_id not in needed
+        if not others_have_it or len(self._log_dirs.online) < len(self._log_dirs.dirs):
+            return False
+        text = "%s-%d is not in the log directory that it was in, and is copied anew from the replicas in sync"
+        logger.warning(text, state.topic, state.index)
         return True
 
     def _report_gone(self, states: Iterable[PartitionState]) -> None:
@@ -187,7 +199,8 @@ class Partitions:
             return False
         directory = self._directory_of(state)
         if directory is not None:
-            return directory not in {each.directory_id for each in self._log_dirs.online}
+            is_online = directory in {each.directory_id for each in self._log_dirs.online}
+            return not is_online and not self._is_copied_anew(state)
         return state.topic_id in self._elsewhere and state.partition_epoch > 0
 
     async def _create(self, states: Iterable[PartitionState]) -> None:

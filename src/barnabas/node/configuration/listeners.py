@@ -114,10 +114,14 @@ def _family(host: str) -> int | None:
 
 
 def parse_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
-    voters = []
+    """Of two entries with one id the later one counts, as with Apache Kafka."""
+    voters: dict[int, Voter] = {}
     for entry in entries:
         match = re.fullmatch(r"(\d+)@(?:\[([^\]]+)\]|([^:@]+)):(\d+)", entry)
         if match is None or int(match[4]) > PORT_MAX:
             raise ConfigError(f"controller.quorum.voters={entry} is not a voter: id@host:port is expected.")
-        voters.append(Voter(int(match[1]), match[2] or match[3], int(match[4])))
-    return tuple(voters)
+        voter = Voter(int(match[1]), match[2] or match[3], int(match[4]))
+        if voter.host == "0.0.0.0":
+            raise ConfigError(f"controller.quorum.voters={entry}: the host 0.0.0.0 is not routeable.")
+        voters[voter.id] = voter
+    return tuple(voters.values())

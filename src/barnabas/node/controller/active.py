@@ -37,6 +37,8 @@ class ActiveController:
         """`committed` gives the image of all that was replayed; `first_level` is the level of a log without any."""
         self.epoch = epoch
         self.image = committed().copy()
+        # The time of the event loop at which anything was appended last.
+        self.appended_at = asyncio.get_running_loop().time()
         self._raft = raft
         self._committed = committed
         self._first_level = first_level
@@ -139,6 +141,7 @@ class ActiveController:
             self._rebuild()
             raise
         image.offset, image.epoch = offset, self.epoch
+        self.appended_at = asyncio.get_running_loop().time()
         self._forget_committed()
         self._appended.append((offset, records))
 

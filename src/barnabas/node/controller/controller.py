@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 # How many times within a session it is looked who has fallen silent.
 CHECKS_PER_SESSION = 8
+# Between two looks, while no records are to be written, whether they are.
+IDLE_PAUSE_S = 0.1
+# A timer may go off a little early.
+IDLE_LEEWAY_S = 0.001
 
 
 class Controller:
@@ -244,10 +248,20 @@ class Controller:
 
     async def _write_when_idle(self, term: ActiveController) -> None:
         """Followers see by these records that their leader goes on; a quorum of one has no followers."""
+        loop = asyncio.get_running_loop()
         while self.active is term:
             config = self._topic_configs.broker(term.image)
-            idle_ms = config.metadata_max_idle_interval_ms
-            before = term.image.offset
-            await asyncio.sleep(max(idle_ms, 100) / 1000)
-            if self.active is term and idle_ms > 0 and term.image.offset == before and not self._raft.is_alone:
-                term.append([NoOpRecord()])
+            idle_s = config.metadata_max_idle_interval_ms / 1000
+            pause_s = max(idle_s, IDLE_PAUSE_S)
+            if idle_s > 0 and not self._raft.is_alone:
+                pause_s = term.appended_at + idle_s - loop.time()
+                if pause_s < IDLE_LEEWAY_S:
+                    self._append_no_op(term)
+                    pause_s = idle_s
+            await asyncio.sleep(pause_s)
+
+    def _append_no_op(self, term: ActiveController) -> None:
+        try:
+            term.append([NoOpRecord()])
+        except KafkaError as error:
+            log.warning("The controller could not write a record while nothing happened: %s", error.message)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.cli.tools.quorum import Look, Replica, explain, page
+from itertools import pairwise
+
+from barnabas.cli.tools.quorum import Look, Replica, explain, page, read
+from barnabas.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 
 THREE = tuple(Replica(node_id, 100, 1000) for node_id in (1, 2, 3))
 
@@ -64,3 +67,55 @@ def test_what_nobody_has_said_is_not_shown() -> None:
 def test_of_a_voter_that_the_leader_has_not_heard_of_nothing_is_known() -> None:
     shown = page(Look(1, 5, 98, (Replica(1, 100, 9000), Replica(2, -1, -1))), [], 100, 10_000, colourful=False)
     assert shown[4].split() == ["2", "voter", "?", "?", "never", "silent"]
+
+
+def described(leader: int, epoch: int, **fetched_ms: int) -> Look:
+    """As the leader says it; `n2=900` is what it last heard of node 2."""
+    voters = [
+        ReplicaState(replica_id=int(name[1:]), log_end_offset=100, last_fetch_timestamp=at, last_caught_up_timestamp=at)
+        for name, at in fetched_ms.items()
+    ]
+    return read(
+        ResponsePartitionData(
+            partition_index=0, leader_id=leader, leader_epoch=epoch, high_watermark=90, current_voters=voters
+        )
+    )
+
+
+def test_ages_go_by_the_leaders_clock_whatever_ours_says() -> None:
+    """They are of another machine; with a clock three seconds ahead of it every voter looked silent."""
+    look = described(1, 4, n1=50_000, n2=49_900, n3=47_500)
+    shown = page(look, [], 100, look.at_ms, colourful=False)
+    assert [line.split()[4:] for line in shown[4:6]] == [["100", "ms", "ago"], ["2500", "ms", "ago", "silent"]]
+
+
+def test_a_voter_that_falls_silent_and_comes_back_is_told_of_once() -> None:
+    looks = [
+        described(1, 4, n1=50_000, n2=49_900, n3=49_900),
+        described(1, 4, n1=51_500, n2=51_400, n3=49_990),
+        described(1, 4, n1=52_500, n2=52_400, n3=49_990),
+        described(1, 4, n1=53_000, n2=52_900, n3=49_990),
+        described(1, 4, n1=53_500, n2=53_400, n3=53_490),
+    ]
+    told = [explain(before, now) for before, now in pairwise(looks)]
+    silent = (
+        "Node 3 has not asked for records for 2 s: it has died, hangs or is cut off. "
+        "2 of 3 voters are there, 2 must be."
+    )
+    assert told == [[], [silent], [], ["Node 3 follows node 1 again."]]
+
+
+def test_who_follows_a_new_leader_is_told_as_it_happens() -> None:
+    led = described(1, 4, n1=50_000, n2=49_900, n3=49_900)
+    elected = described(2, 5, n1=-1, n2=53_000, n3=-1)
+    followed = described(2, 5, n1=-1, n2=53_500, n3=53_400)
+    assert explain(led, elected) == ["Node 2 was elected and leads epoch 5: a majority voted for it."]
+    assert explain(elected, followed) == ["Node 3 follows node 2."]
+
+
+def test_voters_that_changed_while_nobody_led_are_told_of() -> None:
+    nobody = Look(voters=THREE[:2])
+    assert explain(nobody, Look(2, 5, 95, THREE)) == [
+        "Node 2 leads epoch 5.",
+        "Node 3 has become a voter: 2 decide now.",
+    ]

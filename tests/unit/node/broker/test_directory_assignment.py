@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.core.controller.directories import UNASSIGNED
 from barnabas.core.metadata.state import MetadataImage
 from barnabas.node.broker import directory_assignment
 from barnabas.node.broker.directory_assignment import DirectoryAssignment
@@ -64,6 +65,33 @@ async def test_a_replica_that_does_not_move_any_more_is_told_of_where_it_is(is_m
     broker = Broker()
     broker.refusals.clear()
     assignment = DirectoryAssignment(1, log_dirs, broker)  # type: ignore[arg-type]
+    assignment.start(image)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert broker.told == ([{(TOPIC, 0): DIRECTORY}] if is_told else [])
+    await assignment.stop()
+
+
+@pytest.mark.parametrize(
+    ("known", "is_told"),
+    [(DIRECTORY, False), (UNASSIGNED, False), (Uuid.random(), True)],
+    ids=["its own", "none", "another"],
+)
+async def test_a_broker_with_one_directory_tells_of_replicas_on_a_replaced_disk(known: Uuid, is_told: bool) -> None:
+    image = MetadataImage()
+    image.replay(TopicRecord(name="t", topic_id=TOPIC))
+    for index, replicas in enumerate(([1, 2], [3, 2])):
+        record = PartitionRecord(partition_id=index, topic_id=TOPIC, replicas=replicas, isr=[2], leader=2)
+        record.directories = [known, Uuid.random()]
+        image.replay(record)
+    log_dirs = SimpleNamespace(
+        get=lambda topic, index: topic,
+        future_of=lambda topic, index: None,
+        dir_of=lambda log: SimpleNamespace(directory_id=DIRECTORY),
+    )
+    broker = Broker()
+    broker.refusals.clear()
+    assignment = DirectoryAssignment(1, log_dirs, broker, chooses=False)  # type: ignore[arg-type]
     assignment.start(image)
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -560,6 +560,21 @@ def test_a_partition_whose_directory_is_not_there_is_not_begun_anew(tmp_path: Pa
     run(story())
 
 
+def test_a_replica_on_a_replaced_disk_is_begun_anew_once_others_have_it_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        image, disks = MetadataImage(), [Uuid(b"another-disk-id!"), Uuid(b"the-disk-of-two!")]
+        image.replay_all(topic_of(replicas=[NODE, 2], isr=[NODE, 2], leader=2, directories=disks))
+        await (cluster := Cluster(tmp_path, image=image)).start()
+        for isr, eligible in ([2], [NODE]), ([], []), ([2], []):
+            assert cluster.partitions.get("orders", 0) is None
+            elr = {"eligible_leader_replicas": eligible}
+            await cluster.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, isr=isr, **elr))
+        assert cluster.get().log.log_end_offset == 0
+        await cluster.stop()
+
+    run(story())
+
+
 def test_a_fetch_that_needs_an_index_which_is_being_written_finds_nothing_yet_and_is_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,6 +169,12 @@ def test_a_controller_is_found_where_the_voters_list_says() -> None:
     assert [str(each) for each in config.advertised_controller_listeners] == ["CONTROLLER://first:9093"]
 
 
+def test_of_two_voters_with_one_id_the_later_one_counts() -> None:
+    config = configured(controller_quorum_voters="1@wrong:9093,2@b:9093,1@a:9093")
+    assert config.controller_quorum_voters == ((1, "a", 9093), (2, "b", 9093))
+    assert [str(each) for each in config.advertised_controller_listeners] == ["CONTROLLER://a:9093"]
+
+
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
@@ -209,6 +215,10 @@ def test_a_controller_is_found_where_the_voters_list_says() -> None:
         ({"controller.listener.names": "CONTROLLER,OTHER"}, "controller.listener.names has OTHER"),
         ({"controller.quorum.voters": "2@host:9093"}, "controller.quorum.voters must contain node 1"),
         ({"controller.quorum.voters": "me"}, "controller.quorum.voters=me is not a voter: id@host:port is expected."),
+        (
+            {"controller.quorum.voters": "1@0.0.0.0:9093"},
+            "controller.quorum.voters=1@0.0.0.0:9093: the host 0.0.0.0 is",
+        ),
         ({"process.roles": "broker", "controller.quorum.voters": "1@h:1"}, "controller.quorum.voters must not contain"),
         (
             {"process.roles": "broker", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
