@@ -259,6 +259,17 @@ def test_large_records_are_read_in_pieces_and_what_was_aborted_is_passed_over(no
         records = take(share, 12)
         assert [record.value for record in records] == [b"%d" % number * 60_000 for number in range(6)] * 2
         assert [record.offset for record in records] == [*range(6), *range(14, 20)]
+        for record in records:
+            share.ack(record)
+        servers = ["--bootstrap-server", node.bootstrap_servers]
+
+        def nothing_is_left() -> bool:
+            """Markers are gaps to the consumer, which says so when it is polled."""
+            assert share.poll(100) == []
+            shown = tool("share-groups", *servers, "--describe", "--group", "reading").splitlines()
+            return ["reading", "large", "0", "21", "0"] in [line.split() for line in shown]
+
+        wait_until(nothing_is_left, limit_s=WAIT_S)
 
 
 def test_what_was_acknowledged_survives_a_kill_of_the_node() -> None:

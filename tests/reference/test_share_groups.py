@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -40,7 +41,7 @@ from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequ
 from tests.support.reference_batches import crafted_batch
 
 Acks = list[tuple[int, int, list[int]]]
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 
 
 class ShareStage:
@@ -215,6 +216,43 @@ def test_no_more_records_are_taken_than_asked_for_if_the_mode_says_so(stage: Sha
     stage.fetch("bert", topic, 0, max_records=max_records, share_acquire_mode=1)
     stage.acknowledge("anna", topic, 1, [(0, 0, [RELEASE])])
     assert acquired(stage.fetch("bert", topic, 1, max_records=1, share_acquire_mode=1)) == [(0, 0, 2)]
+
+
+@pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
+def test_markers_are_given_out_and_aborted_records_if_they_are_asked_for(
+    stage: ShareStage, isolation_level: str
+) -> None:
+    topic = stage.both.topic()
+    stage.configure(share_auto_offset_reset="earliest", share_isolation_level=isolation_level)
+    for side in stage.both.sides:
+        write_transactions(side.server.bootstrap_servers, topic, stage.both.new_name("writer"))
+    stage.settle("anna", topic)
+    taken = acquired(stage.fetch("anna", topic, 0))
+    aborted = {5, 6, 7, 12} if isolation_level == "read_committed" else set()
+    assert {offset for first, last, _ in taken for offset in range(first, last + 1)} == set(range(15)) - aborted
+    stage.acknowledge("anna", topic, 1, [(4, 4, [GAP]), (8, 8, [GAP]), (13, 13, [RELEASE])])
+    stage.acknowledge("anna", topic, 2, [(0, 3, [ACCEPT]), (9, 9, [RELEASE])])
+    stage.fetch("bert", topic, 0)
+    if aborted:
+        stage.acknowledge("anna", topic, 3, [(5, 7, [ACCEPT])])
+    stage.offsets("start_offset")
+
+
+def write_transactions(bootstrap_servers: str, topic: str, transactional_id: str) -> None:
+    """Batches of records and their markers: 0-3 and 4, 5-7 and 8 aborted, 9-10 and 11, 12 and 13 aborted; 14 alone."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 1_000}
+    )
+    producer.init_transactions(30)
+    for count, is_kept in ((4, True), (3, False), (2, True), (1, False)):
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce(topic, b"value", partition=0)
+        producer.flush(30)
+        producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
+    plain = Producer({"bootstrap.servers": bootstrap_servers})
+    plain.produce(topic, b"value", partition=0)
+    assert plain.flush(30) == 0
 
 
 @pytest.mark.parametrize("strategy", ["by_duration:PT1H", "by_duration:P1DT2H", "latest"])

@@ -184,7 +184,7 @@ class SharePartition:
     ) -> list[Acquired]:
         """Of a batch of the log, `first` to `last`, whatever is free, up to what is left to be taken.
 
-        Between `read_from` and `first` the log has nothing to give out: compacted, control records, or aborted ones.
+        Between `read_from` and `first` the log has nothing to give out: compacted records, or aborted ones.
         Unless it is to be `exact`, a run that begins within that is given whole, as its batch cannot be read in
         parts."""
         if read_from > self.end_offset:

@@ -3,8 +3,11 @@
 2 brought renewals, and that no more records are taken than asked for. Acknowledgements come first, so that what they
 release may be taken at once. A fetch that finds nothing waits until records are appended or released.
 
-Deviations from Kafka: offsets of control records and of aborted transactions are archived when they are passed, where
-Kafka gives them to the consumer, who says that they are gaps. Of a topic that nobody knows the partitions are told so,
+Control records are given to the consumer, who says that they are gaps; aborted ones are archived if only committed ones
+are read.
+
+Deviations from Kafka: offsets that compaction left between batches are archived when they are passed, where Kafka gives
+them to the consumer, who says that they are gaps. Of a topic that nobody knows the partitions are told so,
 a negative number of bytes is none, and a mode that nobody knows takes whole batches, where Kafka answers
 UNKNOWN_SERVER_ERROR. With a batch size of 0 or less each batch is a range of its own; Kafka tells of one range more,
 which ends before it begins. Where a fetch that may take no more than it asks for begins amid a batch, Kafka tells of

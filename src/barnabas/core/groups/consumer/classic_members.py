@@ -67,6 +67,8 @@ class ClassicMembers:
         downgrades = static is not None and self.may_downgrade_with(group, static)
         owned = self._owned(subscription)
         change = self._groups.describe_change(group, member, updated, owned, lambda topic: True, records)
+        if is_unknown:
+            self._groups.succeed(group, instance_id)
         if downgrades:
             epoch = self._groups.next_epoch(group, change, records)
             rebalances = group.epochs.assignment < epoch

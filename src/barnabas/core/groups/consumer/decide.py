@@ -122,6 +122,8 @@ class ConsumerGroups:
         updated = _updated(member, request, asker)
         if updated is not member or len(group.regexes) or not group.is_settled(member):
             change = self.describe_change(group, member, updated, owned, asker.may_describe, records)
+            if request.member_epoch == JOINING:
+                self.succeed(group, request.instance_id)
             updated = self.advance(group, change, records)
         self.expect(group.id, updated.id, settings.session_timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -133,11 +135,17 @@ class ConsumerGroups:
             response.assignment = Assignment(topic_partitions=_listed(updated.assigned))
         if request.member_epoch == JOINING and request.instance_id is not None:
             return Decision(records, response, partial(self._instance_joined, group.id))
+        if member.state is MemberState.UNREVOKED_PARTITIONS and records:
+            return Decision(records, response, partial(self._went_on, group.id, member.id))
         return Decision(records, response)
 
     def _instance_joined(self, group_id: str, error: KafkaError | None) -> None:
         if error is not None:  # whoever it took the place of is there still
             self.restore(group_id)
+
+    def _went_on(self, group_id: str, member_id: str, error: KafkaError | None) -> None:
+        if error is not None:  # it still has to give partitions back, and the timer for that was stopped
+            self._expect_revocation(group_id, member_id)
 
     def _member(
         self,
@@ -181,12 +189,17 @@ class ConsumerGroups:
                 f" id is owned by {static.id} member.",
             )
         heir = replace(static, id=member_id, epoch=0, previous_epoch=0)
-        self.cancel(group.id, static.id)
         records += member_tombstones(group.id, static.id)
         records.append(member_record(group.id, heir))
         records.append(target_record(group.id, member_id, group.target(static.id)))
         records.append(current_record(group.id, heir))
         return heir
+
+    def succeed(self, group: ConsumerGroup, instance_id: str | None) -> None:
+        """Nothing is refused any more: the timers of the member that the instance was before are not needed."""
+        former = group.static_member(instance_id)
+        if former is not None:
+            self.cancel(group.id, former.id)
 
     def describe_change(
         self,
@@ -285,12 +298,10 @@ class ConsumerGroups:
             return member
         records.append(current_record(group.id, updated))
         if not updated.is_classic:
-            key = ("rebalance", group.id, member.id)
             if updated.state is MemberState.UNREVOKED_PARTITIONS:
-                due = partial(self._rebalance_is_over, group.id, member.id, updated.epoch)
-                self._timers.schedule(key, updated.rebalance_timeout_ms, due)
+                self._time_revocation(group.id, updated)
             else:
-                self._timers.cancel(key)
+                self._timers.cancel(("rebalance", group.id, member.id))
         return updated
 
     # Leaving
@@ -338,6 +349,7 @@ class ConsumerGroups:
             # They are still there: as nobody else will, the timers try again.
             for member_id in member_ids:
                 self.expect(group_id, member_id, RETRY_MS)
+                self._expect_revocation(group_id, member_id)
 
     # Time
 
@@ -350,10 +362,24 @@ class ConsumerGroups:
         member = group.members.get(member_id) if group is not None else None
         return None if group is None or member is None else self.remove(group, [member], None)
 
+    def _time_revocation(self, group_id: str, member: ConsumerMember) -> None:
+        due = partial(self._rebalance_is_over, group_id, member.id, member.epoch)
+        self._timers.schedule(("rebalance", group_id, member.id), member.rebalance_timeout_ms, due)
+
+    def _expect_revocation(self, group_id: str, member_id: str) -> None:
+        """After a write that failed: the timer was stopped, or is that of an epoch that never was."""
+        group = self._find(group_id)
+        member = group.members.get(member_id) if group is not None else None
+        if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._time_revocation(group_id, member)
+
     def _rebalance_is_over(self, group_id: str, member_id: str, epoch: int) -> Decision[None] | None:
         group = self._find(group_id)
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None or member.epoch != epoch:
+            return None
+        # The write that told it to give partitions back may have failed.
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
             return None
         return self.remove(group, [member], None)
 
@@ -373,8 +399,7 @@ class ConsumerGroups:
             for member in group.members.values():
                 self.expect(group.id, member.id, timeout_ms)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    due = partial(self._rebalance_is_over, group.id, member.id, member.epoch)
-                    self._timers.schedule(("rebalance", group.id, member.id), member.rebalance_timeout_ms, due)
+                    self._time_revocation(group.id, member)
 
 
 def last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:

@@ -135,7 +135,14 @@ class StreamsGroups:
         response = self._response(beat, request, configured, is_settled=target_epoch >= epoch)
         # A group that is made by this very request keeps no count of endpoints yet.
         response.endpoint_information_epoch = 0 if is_first else group.endpoint_epoch
-        return Decision(records, HeartbeatAnswer(response, configured.to_create))
+        answer = HeartbeatAnswer(response, configured.to_create)
+        if before.state is MemberState.UNREVOKED_TASKS and records:
+            return Decision(records, answer, partial(self._went_on, group.id, before.id))
+        return Decision(records, answer)
+
+    def _went_on(self, group_id: str, member_id: str, error: KafkaError | None) -> None:
+        if error is not None:  # it still has to give tasks back, and the timer for that was stopped
+            self._expect_revocation(group_id, member_id)
 
     def _configure(self, beat: Beat, topology: Topology) -> ConfiguredTopology:
         """What the topology comes to with the topics as they are; worked out again only if they have changed."""
@@ -233,7 +240,7 @@ class StreamsGroups:
         beat.member = updated
         beat.records.append(current_record(group.id, updated))
         if updated.state is MemberState.UNREVOKED_TASKS:
-            self._expect_revocation(group.id, updated)
+            self._time_revocation(group.id, updated)
         else:
             self._timers.cancel(("rebalance", group.id, member.id))
 
@@ -301,6 +308,7 @@ class StreamsGroups:
         if error is not None:
             # It is still there: as nobody else will, the timer tries again.
             self.expect(group_id, member_id, RETRY_MS)
+            self._expect_revocation(group_id, member_id)
 
     # Time
 
@@ -314,14 +322,24 @@ class StreamsGroups:
         member = group.members.get(member_id) if group is not None else None
         return None if group is None or member is None else self._remove(group, member, None)
 
-    def _expect_revocation(self, group_id: str, member: StreamsMember) -> None:
+    def _time_revocation(self, group_id: str, member: StreamsMember) -> None:
         due = partial(self._rebalance_is_over, group_id, member.id, member.epoch)
         self._timers.schedule(("rebalance", group_id, member.id), member.rebalance_timeout_ms, due)
+
+    def _expect_revocation(self, group_id: str, member_id: str) -> None:
+        """After a write that failed: the timer was stopped, or is that of an epoch that never was."""
+        group = self._find(group_id)
+        member = group.members.get(member_id) if group is not None else None
+        if member is not None and member.state is MemberState.UNREVOKED_TASKS:
+            self._time_revocation(group_id, member)
 
     def _rebalance_is_over(self, group_id: str, member_id: str, epoch: int) -> Decision[None] | None:
         group = self._find(group_id)
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None or member.epoch != epoch:
+            return None
+        # The write that told it to give tasks back may have failed.
+        if member.state is not MemberState.UNREVOKED_TASKS:
             return None
         return self._remove(group, member, None)
 
@@ -334,7 +352,7 @@ class StreamsGroups:
             for member in group.members.values():
                 self.expect(group.id, member.id, self.settings(group.id).session_timeout_ms)
                 if member.state is MemberState.UNREVOKED_TASKS:
-                    self._expect_revocation(group.id, member)
+                    self._time_revocation(group.id, member)
 
 
 def _initial_key(group_id: str) -> tuple[str, str]:

@@ -76,8 +76,8 @@ class ServedPartition:
             return Taken()
         pieces: list[bytes] = []
         acquired: list[Acquired] = []
-        # Behind the last batch that was looked at: what is left out from here on, control records and aborted ones, is
-        # passed with the next batch.
+        # Behind the last batch that was looked at: aborted records that are left out from here on are passed with the
+        # next batch.
         read_from = offset
         taking = Taking(most_records, settings.most_deliveries)
         new_from = state.end_offset
@@ -129,8 +129,6 @@ class ServedPartition:
         for position, header in batches:
             if taking.left <= 0 or taking.is_over:
                 break
-            if header.is_control:
-                continue
             last = header.base_offset + header.last_offset_delta
             taken = self.state.acquire(
                 member_id,
@@ -244,7 +242,7 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _committed(batches: list[tuple[int, BatchHeader]], aborted: list[tuple[int, int]]) -> list[tuple[int, BatchHeader]]:
-    """Those that do not belong to a transaction that was aborted."""
+    """Those that are no records of a transaction that was aborted."""
     waiting = sorted(aborted, key=lambda each: each[1])
     open_aborted: set[int] = set()
     kept = []
@@ -253,6 +251,6 @@ def _committed(batches: list[tuple[int, BatchHeader]], aborted: list[tuple[int, 
             open_aborted.add(waiting.pop(0)[0])
         if header.is_control:
             open_aborted.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in open_aborted):
+        if not (header.is_transactional and header.producer_id in open_aborted):
             kept.append((position, header))
     return kept

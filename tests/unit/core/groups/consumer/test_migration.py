@@ -116,6 +116,38 @@ def test_an_instance_whose_heir_could_not_be_written_goes_when_its_time_is_over(
     assert not len(group_of(stage).members)
 
 
+def test_an_instance_whose_heir_is_refused_goes_when_its_time_is_over() -> None:
+    stage = on_stage()
+    join(stage, "anna", "a", instance_id="one")
+    assert beat(stage, "anna", -2, instance_id="one").error is None
+    heir = {"instance_id": "one", "rebalance_timeout_ms": 30_000, "subscribed_topic_regex": "["}
+    refused = beat(stage, "bert", 0, topic_partitions=owned(), **heir)
+    assert refused.error is not None
+    assert refused.error.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    stage.pass_ms(SESSION_MS + 1)
+    assert not len(group_of(stage).members)
+
+
+def test_who_gave_back_what_could_not_be_written_and_is_mute_from_then_on_goes_when_its_time_is_over() -> None:
+    """It stayed as long as it sent heartbeats, and nobody else got its partitions."""
+    stage = on_stage()
+    anna = join(stage, "anna", "a")
+    join(stage, "bert", "a")
+    told = beat(stage, "anna", anna.member_epoch, topic_partitions=owned(a=[0, 1, 2])).result()
+    assert told.assignment is not None
+    stage.failing = True
+    given_back = told.assignment.topic_partitions
+    assert beat(stage, "anna", anna.member_epoch, topic_partitions=given_back).error is not None
+    stage.failing = False
+    for _ in range(30_000 // 5_000 + 1):
+        stage.pass_ms(5_000)
+        group = group_of(stage)
+        assert isinstance(group, ConsumerGroup)
+        for member_id, member in dict(group.members.items()).items():
+            assert beat(stage, member_id, member.epoch).error is None
+    assert set(dict(group_of(stage).members.items())) == {"bert"}
+
+
 def test_what_a_classic_member_holds_is_nobody_elses_however_often_its_group_migrates() -> None:
     """Its target was taken for what it held when the group came back: another had its partitions at once."""
     stage = on_stage()
@@ -126,6 +158,7 @@ def test_what_a_classic_member_holds_is_nobody_elses_however_often_its_group_mig
     assert beat(stage, "anna", -1).error is None
     assert isinstance(group_of(stage), ClassicGroup)
     bert = join(stage, "bert", "a")
+    assert bert.assignment is not None
     assert bert.assignment.topic_partitions == []
     # It hears of it, joins again with nothing, and the rest goes to the other.
     stage.join(member_id, protocols=classic_protocols())

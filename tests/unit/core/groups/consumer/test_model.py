@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.core.groups.consumer.group import ConsumerGroup
+from barnabas.core.groups.consumer.member import MemberState
 from barnabas.core.groups.consumer.settings import ConsumerSettings
 from tests.unit.core.groups.stage import Stage
 
@@ -80,8 +81,18 @@ class Play:
         )
         assert all(count == 1 for count in held.values()), "two members have a partition"
         assert set(held) == set(group._held.keys())
+        self.check_timers(group)
         for name, count in group.topics.items():
             assert count.by_name == sum(name in member.topics for member in group.members.values())
+
+    def check_timers(self, group: ConsumerGroup) -> None:
+        """Whoever falls silent, or gives nothing back, is removed."""
+        timers = self.stage.shard.timers
+        for member in group.members.values():
+            if not member.is_classic:
+                assert timers.is_scheduled(("session", "g", member.id)), member
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    assert timers.is_scheduled(("rebalance", "g", member.id)), member
 
     def calm(self) -> None:
         """With nothing going wrong any more, everything is dealt out."""

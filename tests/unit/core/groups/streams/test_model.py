@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.core.groups.streams.group import StreamsGroup
+from barnabas.core.groups.streams.member import MemberState
 from barnabas.core.groups.streams.settings import StreamsSettings
 from tests.unit.core.groups.consumer.consumers import cluster, grow
 from tests.unit.core.groups.stage import Stage
@@ -77,6 +78,11 @@ class Play:
         group = self.stage.shard.groups.get("g")
         if not isinstance(group, StreamsGroup):
             return
+        timers = self.stage.shard.timers
+        for member in group.members.values():
+            assert timers.is_scheduled(("session", "g", member.id)), member
+            if member.state is MemberState.UNREVOKED_TASKS:
+                assert timers.is_scheduled(("rebalance", "g", member.id)), member
         active: Counter[tuple[str, int]] = Counter()
         by_process: Counter[tuple[str, str, int]] = Counter()
         for member in group.members.values():

@@ -24,7 +24,7 @@ from barnabas.node.storage.log_opening import create_log
 from barnabas.wire.batch import Record, build_batch, stamp
 from barnabas.wire.uuids import Uuid
 
-ACCEPT, RELEASE = 1, 2
+GAP, ACCEPT, RELEASE = 0, 1, 2
 MARKERS = {"abort": b"\x00\x00\x00\x00", "commit": b"\x00\x00\x00\x01"}
 
 
@@ -41,13 +41,14 @@ class Written:
 
 
 class Story:
-    """`data` are the offsets that may be delivered."""
+    """`data` are the offsets of records that may be delivered, `markers` those of the ends of transactions."""
 
     def __init__(self, directory: Path, settings: DeliverySettings) -> None:
         self.log: PartitionLog = create_log(directory / "orders-0", "orders", 0, LogConfig(), now_ms=1)
         self.written = Written()
         self.settings = settings
         self.data: set[int] = set()
+        self.markers: set[int] = set()
         self.served = self.lead()
 
     def lead(self) -> ServedPartition:
@@ -72,6 +73,7 @@ class Story:
         if end == "commit":
             self.data |= set(range(self.log.log_end_offset - count, self.log.log_end_offset))
         self._append([Record(0, 1, MARKERS[end], b"\x00\x00\x00\x00\x00\x00")], transactional=True, control=True)
+        self.markers.add(self.log.log_end_offset - 1)
 
     def plain(self, count: int) -> None:
         self._append([Record(each, 1, b"k", b"v") for each in range(count)], producer_id=-1)
@@ -109,17 +111,20 @@ def run(tell: Callable[[], Any]) -> None:
     asyncio.run(tell())
 
 
-def test_a_marker_between_records_is_passed_by_a_new_leader(tmp_path: Path) -> None:
+def test_markers_are_given_out_and_aborted_records_are_not(tmp_path: Path) -> None:
+    """As in Kafka: consumers say that markers are gaps, and their callbacks hear of it."""
+
     async def tell() -> None:
         with story(tmp_path) as told:
             told.transaction(5, "commit")  # 0 to 4, and the marker 5
-            told.transaction(4, "commit")  # 6 to 9, and the marker 10
-            assert told.take() == [(0, 4), (6, 9)]
-            await told.say(ACCEPT, 6, 9)
-            await told.say(RELEASE, 0, 4)
-            told.lead()
-            assert told.take() == [(0, 4)]
+            told.transaction(4, "abort")  # 6 to 9, and the marker 10
+            assert told.take() == [(0, 4), (5, 5), (10, 10)]
             await told.say(ACCEPT, 0, 4)
+            await told.say(GAP, 10, 10)
+            assert told.served.state.start_offset == 5
+            told.lead()
+            assert told.take() == [(5, 5)]
+            await told.say(GAP, 5, 5)
             assert told.take() == []
             assert (told.served.state.start_offset, told.served.state.runs) == (11, [])
 
@@ -146,9 +151,10 @@ def test_aborted_records_that_were_delivered_once_are_passed_where_only_committe
         with story(tmp_path, read_committed=False) as told:
             told.transaction(3, "abort")  # 0 to 2, and the marker 3
             told.plain(2)  # 4 and 5
-            assert told.take() == [(0, 2), (4, 5)]
+            assert told.take() == [(0, 2), (3, 3), (4, 5)]
             await told.say(RELEASE, 0, 2)
             told.settings = DeliverySettings(read_committed=True)
+            await told.say(GAP, 3, 3)
             await told.say(ACCEPT, 4, 5)
             assert told.take() == []
             assert (told.served.state.start_offset, told.served.state.runs) == (6, [])
@@ -192,14 +198,14 @@ def test_each_committed_record_is_delivered_until_it_is_accepted_whatever_lies_b
                         for first, last in told.take(random.randint(1, 9)):
                             now = set(range(first, last + 1))
                             assert not now & (held | done), f"{now & held} are held, {now & done} done with"
-                            assert now <= told.data, f"{now - told.data} are no data"
+                            assert now <= told.data | told.markers, f"{now - told.data} are no data"
                             held |= now
                     case "say":
                         for offset in random.sample(sorted(held), min(len(held), random.randint(1, 5))):
-                            kind = random.choice([ACCEPT, ACCEPT, RELEASE])
+                            kind = random.choice([GAP if offset in told.markers else ACCEPT, ACCEPT, RELEASE])
                             await told.say(kind, offset, offset)
                             held.discard(offset)
-                            if kind == ACCEPT:
+                            if kind != RELEASE:
                                 done.add(offset)
                     case "lead":
                         told.lead()
@@ -211,7 +217,8 @@ def test_each_committed_record_is_delivered_until_it_is_accepted_whatever_lies_b
                 for first, last in taken:
                     await told.say(ACCEPT, first, last)
                     done |= set(range(first, last + 1))
-            assert done == told.data, f"{sorted(told.data - done)} were never delivered"
+            wanted = told.data | told.markers
+            assert done == wanted, f"{sorted(wanted - done)} were never delivered"
             assert (told.served.state.start_offset, told.served.state.runs) == (told.log.log_end_offset, [])
 
     run(tell)
