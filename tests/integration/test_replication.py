@@ -20,6 +20,7 @@ from barnabas.wire.messages.alter_partition_reassignments import (
 )
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.replication.watching import (
     Acknowledged,
     describe,
@@ -410,6 +411,24 @@ def test_a_follower_tells_of_the_producers_it_remembers(cluster: Cluster) -> Non
     assert len(expected[0][1]) == 1
     for follower in set(cluster.broker_ids) - {leader}:
         assert producers_of(cluster, "remembered", follower) == expected
+
+
+@pytest.mark.parametrize(("replica_id", "code"), [(-1, 6), (-2, 0)])
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, 0])
+def test_a_follower_tells_its_offsets_only_to_who_looks_for_faults(
+    cluster: Cluster, replica_id: int, code: int, timestamp: int
+) -> None:
+    topic = f"looked_into_{-replica_id}_{-timestamp}"
+    cluster.create_topic(topic, 1, 3)
+    wait_in_sync(cluster, topic, cluster.broker_ids)
+    assert produce_one(cluster, topic, b"first") == 0
+    leader = describe(cluster, topic)[0].leader
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[asked])
+    with cluster.connect(next(each for each in cluster.broker_ids if each != leader)) as connection:
+        (found,) = connection.request(request, 8).topics[0].partitions
+    expected = -1 if code else int(timestamp == -1)
+    assert (found.error_code, found.offset) == (code, expected)
 
 
 def producers_of(cluster: Cluster, topic: str, broker_id: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
