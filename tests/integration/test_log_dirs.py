@@ -22,6 +22,7 @@ from barnabas.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -155,6 +156,21 @@ def test_a_partition_moves_while_it_is_written_and_read(two: TwoDirectories, log
     two.node.restart()
     two.client.reconnect()
     assert two.values("busy") == acknowledged
+
+
+@pytest.mark.parametrize("batches", [1, 400], ids=["in one turn", "in several"])
+def test_a_partition_that_starts_within_a_batch_moves(two: TwoDirectories, batches: int) -> None:
+    two.node.create_topic("begun")
+    two.fill("begun", batches)
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=5)]
+    two.client.connection.request(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="begun", partitions=partitions)], timeout_ms=5_000), 2
+    )
+    before = bytes(two.client.fetch("begun", 5).records)
+    target = two.move_away("begun")
+    wait_until(lambda: two.where("begun") == [(target, 0, False)])
+    assert [two.client.offset("begun", each) for each in (-2, -1)] == [5, 10 * batches]
+    assert bytes(two.client.fetch("begun", 5).records) == before
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -18,8 +18,12 @@ from barnabas.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.reference_batches import crafted_batch
 from tests.support.replication.watching import (
     Acknowledged,
     describe,
@@ -241,6 +245,39 @@ def test_a_node_whose_disk_was_replaced_copies_every_replica_again(cluster: Clus
     wait_in_sync(cluster, "replaced", cluster.broker_ids)
 
 
+def test_a_replica_follows_a_log_that_starts_within_a_batch(cluster: Cluster) -> None:
+    """Records are deleted up to the middle of a batch while a follower is away, whose log ends before it."""
+    cluster.create_topic("begun", 1, 3)
+    wait_in_sync(cluster, "begun", cluster.broker_ids)
+    leader = describe(cluster, "begun")[0].leader
+    follower = next(each for each in cluster.broker_ids if each != leader)
+    data = PartitionProduceData(index=0, records=crafted_batch([(b"k", b"v")] * 100))
+    produce = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="begun", partition_data=[data])]
+    )
+    for start, end in ((17, 100), (117, 200)):
+        cluster.stop(follower)
+        gone = DeleteRecordsTopic(name="begun", partitions=[DeleteRecordsPartition(partition_index=0, offset=start)])
+        with cluster.connect(leader) as connection:
+            assert connection.request(produce, 8).responses[0].partition_responses[0].error_code == 0
+            deleted = connection.request(DeleteRecordsRequest(topics=[gone], timeout_ms=30_000), 2)
+        assert deleted.topics[0].partitions[0].low_watermark == start
+        cluster.start(follower)
+        wait_in_sync(cluster, "begun", cluster.broker_ids)
+        wait_until(lambda start=start, end=end: own_offsets(cluster, "begun", follower) == [start, end])
+
+
+def own_offsets(cluster: Cluster, topic: str, broker_id: int) -> list[int]:
+    """Where the broker's own replica begins and ends."""
+    found = []
+    with cluster.connect(broker_id) as connection:
+        for timestamp in (-2, -1):
+            asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])
+            answer = connection.request(ListOffsetsRequest(replica_id=-2, topics=[asked]), 8)
+            found.append(answer.topics[0].partitions[0].offset)
+    return found
+
+
 def ask_coordinator(ask: Callable[[], T]) -> T:
     """librdkafka leaves it to the application to ask again when the coordinator has moved, here to the preferred leader
     that is back."""
@@ -436,6 +473,24 @@ def test_a_follower_tells_of_the_producers_it_remembers(cluster: Cluster) -> Non
     assert len(expected[0][1]) == 1
     for follower in set(cluster.broker_ids) - {leader}:
         assert producers_of(cluster, "remembered", follower) == expected
+
+
+@pytest.mark.parametrize(("replica_id", "code"), [(-1, 6), (-2, 0)])
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, 0])
+def test_a_follower_tells_its_offsets_only_to_who_looks_for_faults(
+    cluster: Cluster, replica_id: int, code: int, timestamp: int
+) -> None:
+    topic = f"looked_into_{-replica_id}_{-timestamp}"
+    cluster.create_topic(topic, 1, 3)
+    wait_in_sync(cluster, topic, cluster.broker_ids)
+    assert produce_one(cluster, topic, b"first") == 0
+    leader = describe(cluster, topic)[0].leader
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[asked])
+    with cluster.connect(next(each for each in cluster.broker_ids if each != leader)) as connection:
+        (found,) = connection.request(request, 8).topics[0].partitions
+    expected = -1 if code else int(timestamp == -1)
+    assert (found.error_code, found.offset) == (code, expected)
 
 
 def producers_of(cluster: Cluster, topic: str, broker_id: int) -> list[tuple[int, list[tuple[int, int, int]]]]:

@@ -141,7 +141,7 @@ class Node:
             await self._start_broker(registration, parts)
         if self.failed.is_set():
             raise StartError(self.failure)
-        await self.server.serve()
+        await self._serve()
         if self.is_broker and (audit_topic := self.security.start_audit_topic(self.config)) is not None:
             parts.push_async_callback(asyncio.to_thread, audit_topic.close)
         self._started = True
@@ -205,6 +205,12 @@ class Node:
             except OSError as error:
                 raise StartError(f"The listener {endpoint} cannot be opened: {error.strerror or error}") from error
         self.config = self.config.with_bound_ports(self.bound_ports())
+
+    async def _serve(self, kind: ListenerKind | None = None) -> None:
+        try:
+            await self.server.serve(kind)
+        except OSError as error:
+            raise StartError(f"The listener {error.filename} cannot be opened: {error.strerror or error}") from error
 
     def _claim(self) -> None:
         config = self.config
@@ -274,7 +280,7 @@ class Node:
             config, member.loader, member.raft, member.local, cluster_id=self.cluster_id, clock=self.clock
         )
         if not member.raft.is_alone:
-            await self.server.serve(ListenerKind.CONTROLLER)
+            await self._serve(ListenerKind.CONTROLLER)
         await member.start()
         member.snapshotting.start()
 

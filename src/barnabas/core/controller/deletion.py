@@ -67,13 +67,13 @@ class _Deletion:
         for topic_id, times in self.ids.items():
             yield
             if times > 1:
-                self._refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "The topic id is given more than once.")
+                self._refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
             else:
                 self._delete_by_id(topic_id)
         for name, times in self.names.items():
             yield
             if times > 1:
-                self._refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
+                self._refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             else:
                 self._delete_by_name(name)
         for topic_id in self.deleted:

@@ -63,16 +63,19 @@ def _elect(image: MetadataImage, topic: str, index: int, kind: int, rules: Topic
     known = image.topics.get(topic)
     partition = None if known is None else known.partitions.get(index)
     if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {topic}-{index}.")
+        missing = f"topic as {topic}" if known is None else f"partition as {topic}-{index}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {missing}")
     preferred = partition.replicas[0]
     if partition.leader == preferred or (kind == UNCLEAN and partition.leader != NO_LEADER):
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition is led by whom it should be.")
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     is_in_sync = preferred in partition.isr or (not partition.isr and preferred in partition.eligible_leader_replicas)
     if kind == PREFERRED and not (is_in_sync and can_lead(image, partition, preferred)):
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"Replica {preferred} cannot lead the partition.")
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     record = _hold(image, partition, Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN, rules)
     if record is None or record.leader < 0:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica of the partition is there.")
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+        )
     return record
 
 

@@ -29,18 +29,27 @@ RECORDS_PER_REQUEST_MAX = 10_000
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
     """Raises if a partition cannot have these replicas; the factor is that of the partitions before."""
     if not replicas:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment names no replica.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
+        )
+    previous: int | None = None
     for broker in sorted(replicas):
         if broker not in image.brokers:
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"An assignment names broker {broker}, which is not registered."
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered.",
             )
-    if len(set(replicas)) != len(replicas):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"An assignment names a broker twice: {list(replicas)}.")
+        if broker == previous:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes the broker {broker} more than once.",
+            )
+        previous = broker
     if replication_factor is not None and len(replicas) != replication_factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"An assignment has {len(replicas)} replicas where other partitions have {replication_factor}.",
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s).",
         )
 
 
@@ -49,7 +58,7 @@ def place(image: MetadataImage, partitions: int, replication_factor: int, random
         return place_replicas(image.brokers.values(), partitions, replication_factor, random)
     except KafkaError as error:
         raise KafkaError(
-            error.code, f"A partition cannot have {replication_factor} replicas: {error.message}"
+            error.code, f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
         ) from None
 
 
@@ -64,7 +73,7 @@ def partition_records(
         yield
         isr = [replica for replica in replicas if is_active(brokers[replica])]
         if not isr:
-            raise KafkaError(fenced, f"No replica of partition {index} can lead it: all are fenced or shutting down.")
+            raise KafkaError(fenced, _nobody_leads(fenced, index, len(replicas)))
         records.append(
             PartitionRecord(
                 partition_id=index,
@@ -80,6 +89,18 @@ def partition_records(
     return records
 
 
+def _nobody_leads(code: ErrorCode, index: int, replication_factor: int) -> str:
+    if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+        return (
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown."
+        )
+    return (
+        f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced or in "
+        "controlled shutdown."
+    )
+
+
 @Stepwise
 def create_partitions(
     image: MetadataImage,
@@ -92,7 +113,7 @@ def create_partitions(
     results: list[CreatePartitionsTopicResult] = []
     duplicates = named_twice(topic.name for topic in request.topics)
     for name in duplicates:
-        results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")))
+        results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     for topic in request.topics:
         yield
         if topic.name in duplicates:
@@ -121,15 +142,18 @@ def _added_partitions(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     current = len(topic.partitions)
     added = wanted.count - current
-    if added <= 0:
+    if added == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if added < 0:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{topic.name}' has {current} partitions: {wanted.count} are no increase.",
+            f"The topic {topic.name} currently has {current} partition(s); {wanted.count} would not be an increase.",
         )
     if wanted.assignments is not None and len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} partitions are to be added, and {len(wanted.assignments)} assignments were given.",
+            f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were "
+            "specified.",
         )
     if records_before + added > RECORDS_PER_REQUEST_MAX:
         raise KafkaError(
@@ -137,7 +161,7 @@ def _added_partitions(
         )
     replication_factor = _replication_factor(topic)
     if wanted.assignments is None:
-        assignments = place(image, added, replication_factor, random)
+        assignments = place_replicas(image.brokers.values(), added, replication_factor, random)
         return (
             yield from partition_records(
                 image, topic.topic_id, current, assignments, fenced=ErrorCode.INVALID_REPLICATION_FACTOR

@@ -32,11 +32,15 @@ def place_replicas(
     usable = [broker for broker in brokers if accepts_replicas(broker)]
     active = sum(is_active(broker) for broker in usable)
     if not active:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are fenced.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, and {len(usable)} can take one.",
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+            "broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     if len(usable) == 1:
         return [[usable[0].id] for _ in range(partitions)]

@@ -79,11 +79,14 @@ def _reassigned(
     image: MetadataImage, partition: PartitionState, target: Sequence[int], may_change: bool
 ) -> list[Record]:
     check_assignment(image, target, None)
-    present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
-    if not may_change and len(target) != len(present):
+    # Of a partition that is being moved already, the replicas it is moved to count.
+    factor = len(set(partition.replicas) - set(partition.removing_replicas))
+    if not may_change and len(target) != factor:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"The partition has {len(present)} replicas and is to keep as many."
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(target)}",
         )
+    present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
     adding = [replica for replica in target if replica not in present]
     if not adding:
         is_new = list(target) != partition.replicas or is_ongoing(partition)

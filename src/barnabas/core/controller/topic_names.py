@@ -18,13 +18,16 @@ _legal = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
 def name_error(name: str) -> str | None:
     """Why this cannot be a topic's name, or None if it can."""
     if not name:
-        return "A topic's name must not be empty."
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return f"A topic must not be called '{name}'."
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
-        return f"The topic name '{name}' has {len(name)} characters; {NAME_LENGTH_MAX} are allowed."
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     if not _legal(name):
-        return f"The topic name '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'."
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
     return None
 
 

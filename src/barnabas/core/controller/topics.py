@@ -71,14 +71,18 @@ def create_topics(
 ) -> Steps[ControllerDecision[CreateTopicsResponse]]:
     duplicates = named_twice(topic.name for topic in request.topics)
     wanted: list[CreatableTopic] = []
-    refused = [_refused(name, ErrorCode.INVALID_REQUEST, "The topic is named more than once.") for name in duplicates]
+    refused = [_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
     for topic in request.topics:
         yield
         if topic.name in duplicates:
             continue
         if topic.name == CLUSTER_METADATA_TOPIC:
             refused.append(
-                _refused(topic.name, ErrorCode.INVALID_REQUEST, "The topic of the metadata cannot be created.")
+                _refused(
+                    topic.name,
+                    ErrorCode.INVALID_REQUEST,
+                    f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
+                )
             )
         elif not rules.may_create(topic.name):
             refused.append(_refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "You may not create this topic."))
@@ -153,7 +157,7 @@ class _Creation:
         if can_collide(name) and (other := self._existing_names().get(unified(name))):
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' would collide with '{other}': '.' and '_' are alike.",
+                f"Topic '{name}' collides with existing topic: {other}",
             )
 
     def _existing_names(self) -> dict[str, str]:
@@ -164,7 +168,9 @@ class _Creation:
     def _checked_configs(self, topic: CreatableTopic) -> dict[str, str]:
         missing = [config.name for config in topic.configs if config.value is None]
         if missing:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"A new topic's config needs a value: {', '.join(missing)}.")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}"
+            )
         configs = {config.name: config.value for config in topic.configs if config.value is not None}
         if configs:
             self.rules.configs.check(self.image, configs)
@@ -177,36 +183,38 @@ class _Creation:
         if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor is {topic.replication_factor}: it must be at least 1, or -1 for the default.",
+                "Replication factor must be larger than 0, or -1 to use the default value.",
             )
         if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The number of partitions is {topic.num_partitions}: it must be at least 1, or -1 for the default.",
+                "Number of partitions was set to an invalid non-positive value.",
             )
         partitions = self.rules.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
         factor = self.rules.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
         return place(self.image, partitions, factor, self.rules.random), ErrorCode.INVALID_REPLICATION_FACTOR
 
     def _manual_assignments(self, topic: CreatableTopic) -> list[list[int]]:
-        if topic.replication_factor != DEFAULT or topic.num_partitions != DEFAULT:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "With assignments given, the number of partitions and the replication factor must be -1.",
-            )
+        for what, value in (("replication factor", topic.replication_factor), ("numPartitions", topic.num_partitions)):
+            if value != DEFAULT:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
         assignments: dict[int, list[int]] = {}
         factor: int | None = None
         for assignment in topic.assignments:
             if assignment.partition_index in assignments:
                 raise KafkaError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {assignment.partition_index} is assigned twice."
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {assignment.partition_index}",
                 )
             check_assignment(self.image, assignment.broker_ids, factor)
             factor = len(assignment.broker_ids)
             assignments[assignment.partition_index] = assignment.broker_ids
         if sorted(assignments) != list(range(len(assignments))):
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assigned partitions must be numbered from 0 without gaps."
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
             )
         return [assignments[index] for index in range(len(assignments))]
 

@@ -28,6 +28,8 @@ from barnabas.node.storage.directory.log_dir import FUTURE_SUFFIX, NAME_BYTES_MA
 from barnabas.node.storage.directory.log_dirs import LogDirs
 from barnabas.node.storage.leader_epochs import LeaderEpochs
 from barnabas.node.storage.log import PartitionLog
+from barnabas.node.storage.placing import begins_before
+from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("barnabas.moves")
@@ -244,7 +246,14 @@ class Copy:
         """The last part, in one turn."""
         while self._align():
             offset = self._future.log_end_offset
-            self._future.append_as_follower(self._source.read(offset, COPY_BYTES), now_ms=self._clock())
+            self._append(self._source.read(offset, COPY_BYTES))
+
+    def _append(self, batches: Buffer) -> None:
+        future = self._future
+        base_offset = begins_before(batches, future.log_start_offset, future.log_end_offset)
+        if base_offset is not None:
+            future.truncate_fully_and_start_at(base_offset, now_ms=self._clock())
+        future.append_as_follower(batches, now_ms=self._clock())
 
     def hand_over(self) -> None:
         """What is known of the log and not in its batches alone."""
@@ -296,5 +305,5 @@ class Copy:
         finally:
             os.close(fd)
         if self._align() and not self._was_cut:
-            future.append_as_follower(chunk, now_ms=self._clock())
+            self._append(chunk)
         return len(chunk)

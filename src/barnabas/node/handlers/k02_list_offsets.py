@@ -3,12 +3,15 @@
 2 brought the isolation level, 4 leader epochs, 5 OFFSET_NOT_AVAILABLE, 6 compact encoding, 7 the greatest time (-3), 8
 the earliest local offset (-4), 9 the latest tiered one (-5), 10 a time limit, 11 the earliest not yet uploaded (-6).
 
+The replica id -2 is that of a tool that looks for faults: a follower answers it as well, from its own log.
+
 There is no remote storage: the earliest local offset is the earliest, and nothing is tiered or to be uploaded.
 Deviations from Kafka: none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,7 +40,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5
-CONSUMER_REPLICA_ID = -1
+CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 # A lookup by time reads from the disk: so many at most before others have their turn.
 BATCHES_PER_TURN = 1_000
@@ -100,8 +103,9 @@ async def _answer(
     if partition is None:
         return _refuse(asked, node.partitions.missing_error(node.image, topic, asked.partition_index))
     try:
-        partition.require_available(asked.current_leader_epoch)
-        found = await _find(node, partition, asked.timestamp, _last_fetchable(partition, request))
+        require_available = partial(_require_available, partition, request.replica_id == DEBUGGING_REPLICA_ID)
+        require_available(asked.current_leader_epoch)
+        found = await _find(node, partition, asked.timestamp, _last_fetchable(partition, request), require_available)
     except Exception as error:
         code = item_error(error, f"{topic}-{asked.partition_index}").code
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < NOT_AVAILABLE_SINCE:
@@ -115,6 +119,12 @@ async def _answer(
         offset=found.offset,
         leader_epoch=found.leader_epoch if context.api_version >= LEADER_EPOCH_SINCE else -1,
     )
+
+
+def _require_available(partition: Partition, may_follow: bool, current_leader_epoch: int = -1) -> None:
+    if may_follow and partition.availability_error(current_leader_epoch) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return
+    partition.require_available(current_leader_epoch)
 
 
 def _refuse(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -131,15 +141,19 @@ def _last_fetchable(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.readable_end(request.isolation_level == READ_COMMITTED)
 
 
-async def _find(node: Logs, partition: Partition, timestamp: int, last_fetchable: int) -> TimestampOffset | None:
+async def _find(
+    node: Logs, partition: Partition, timestamp: int, last_fetchable: int, require_available: Callable[[], None]
+) -> TimestampOffset | None:
     if timestamp == LATEST:
         return TimestampOffset(-1, last_fetchable, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log.earliest()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None
-    search = _find_greatest(node, partition) if timestamp == MAX_TIMESTAMP else _find_time(node, partition, timestamp)
-    found = await search
+    if timestamp == MAX_TIMESTAMP:
+        found = await _find_greatest(node, partition)
+    else:
+        found = await _find_time(node, partition, timestamp, require_available)
     return found if found is not None and found.offset < last_fetchable else None
 
 
@@ -150,24 +164,28 @@ async def _find_greatest(node: Logs, partition: Partition) -> TimestampOffset | 
     return await node.recompression.first_record(batch, read_header(batch).max_timestamp, 0)
 
 
-async def _find_time(node: Logs, partition: Partition, timestamp: int) -> TimestampOffset | None:
+async def _find_time(
+    node: Logs, partition: Partition, timestamp: int, require_available: Callable[[], None]
+) -> TimestampOffset | None:
     """Headers say which batch may have such a record, and need not tell the truth."""
-    batch = await _batch_for_time(partition, timestamp, 0)
+    batch = await _batch_for_time(partition, timestamp, 0, require_available)
     while batch is not None:
         found = await node.recompression.first_record(batch, timestamp, partition.log.log_start_offset)
         if found is not None:
             return found
         await next_turn()
-        partition.require_available()
-        batch = await _batch_for_time(partition, timestamp, read_header(batch).last_offset + 1)
+        require_available()
+        batch = await _batch_for_time(partition, timestamp, read_header(batch).last_offset + 1, require_available)
     return None
 
 
-async def _batch_for_time(partition: Partition, timestamp: int, offset: int) -> memoryview | None:
+async def _batch_for_time(
+    partition: Partition, timestamp: int, offset: int, require_available: Callable[[], None]
+) -> memoryview | None:
     while True:
         try:
             return await when_repaired(partial(partition.log.batch_for_timestamp, timestamp, offset, BATCHES_PER_TURN))
         except NotFoundYet as search:
             offset = search.offset
         await next_turn()
-        partition.require_available()
+        require_available()

@@ -1,6 +1,10 @@
 """DeleteRecords, versions 0 to 2: the log start moves forward; -1 moves it to the high watermark.
 
-2 brought compact encoding. Deviations from Kafka: none.
+2 brought compact encoding.
+
+Deviations from Kafka: the answer comes when the leader's log start has moved, with the leader's start as the low
+watermark. Kafka answers when that of every live replica has, or `timeout_ms` is over: here followers hear of it with
+their next fetch, and a follower that leads before it hears of it offers the records again.
 """
 
 from __future__ import annotations

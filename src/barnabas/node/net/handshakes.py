@@ -56,6 +56,8 @@ class TlsAcceptor:
         self._is_closed = False
 
     async def start_serving(self) -> None:
+        if self._accepting is not None:
+            return
         self._listening.setblocking(False)
         self._listening.listen(self._backlog)
         self._accepting = self._loop.create_task(self._accept())

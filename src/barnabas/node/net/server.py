@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,6 +61,7 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._buckets: dict[int, set[ClientConnection]] = {}
         self._servers: list[asyncio.AbstractServer | TlsAcceptor] = []
+        self._sockets: list[socket.socket] = []  # of the servers, in their order
         self._limiter = LogLimiter()
         # Connections that came too fast, and are closed later.
         self._unwelcome: dict[asyncio.TimerHandle, Any] = {}
@@ -98,7 +100,7 @@ class Server:
             )
             return ClientConnection(self, self.dispatcher, session, tls=opened.tls, logins=opened.logins)
 
-        backlog = max(self.settings.backlog, LEAST_BACKLOG)
+        backlog = self._backlog
         server: asyncio.AbstractServer | TlsAcceptor
         if listener.tls is None:
             server = await self.loop.create_server(accept, sock=bound, backlog=backlog, start_serving=False)
@@ -106,10 +108,25 @@ class Server:
             context = listener.tls.context
             server = TlsAcceptor(listener.name, bound, backlog, context, accept, self._has_room, self._limiter)
         if serve:
-            await server.start_serving()
+            await self._serve(opened, bound, server)
+        self._sockets.append(bound)
         self._servers.append(server)
         self.listeners.append(opened)
         return opened
+
+    @property
+    def _backlog(self) -> int:
+        return max(self.settings.backlog, LEAST_BACKLOG)
+
+    async def _serve(
+        self, listener: Listener, bound: socket.socket, server: asyncio.AbstractServer | TlsAcceptor
+    ) -> None:
+        """Two processes may bind a port while neither listens on it, and uvloop is silent about who comes second."""
+        try:
+            bound.listen(self._backlog)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(listener)) from error
+        await server.start_serving()
 
     def _has_room(self, host: str, coming: int, coming_from_host: int) -> bool:
         """Whether there may be one more connection beside those whose handshakes are under way."""
@@ -118,10 +135,10 @@ class Server:
         return not is_full and self._per_ip[host] + coming_from_host < limit
 
     async def serve(self, kind: ListenerKind | None = None) -> None:
-        """Accepts on all listeners, or on those of one kind."""
-        for listener, server in zip(self.listeners, self._servers, strict=True):
+        """Accepts on all listeners, or on those of one kind. An OSError names the listener whose port is taken."""
+        for listener, bound, server in zip(self.listeners, self._sockets, self._servers, strict=True):
             if kind is None or listener.kind is kind:
-                await server.start_serving()
+                await self._serve(listener, bound, server)
 
     async def stop(self, grace_s: float = STOP_GRACE_S, kind: ListenerKind | None = None) -> None:
         """Accepts no more, gives requests in flight a moment, closes what is left; on listeners of one kind, or all."""

@@ -51,6 +51,10 @@ class Listener:
     tls: ListenerTls | None = None
     logins: Logins | None = None
 
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
 
 def parse_ip_overrides(text: str) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: host:count,host:count. A name stands for all its addresses.

@@ -9,6 +9,7 @@ from barnabas.node.storage.producer_state import ProducerState
 from barnabas.node.storage.recovery import recovery
 from barnabas.node.storage.segment.segment import Placed
 from barnabas.wire.batch import CONTROL_FLAG, BatchHeader, iterate_batches, set_timestamp, validate
+from barnabas.wire.compression import Buffer
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 
@@ -50,6 +51,18 @@ def place_own(view: memoryview, offset: int, leader_epoch: int, producers: Produ
         position += header.size
         offset = header.last_offset + 1
     return placed
+
+
+def begins_before(batches: Buffer, log_start_offset: int, log_end_offset: int) -> int | None:
+    """Where the first of these batches begins if the end of an empty log lies within it.
+
+    Records may be deleted up to the middle of a batch. A replica that is to start there gets the batch whole.
+    """
+    if log_start_offset != log_end_offset:
+        return None
+    for _, header in iterate_batches(memoryview(batches)):
+        return header.base_offset if header.base_offset < log_end_offset <= header.last_offset else None
+    return None
 
 
 def place_replicated(view: memoryview, log_end_offset: int, topic_partition: str) -> tuple[Placed, int]:

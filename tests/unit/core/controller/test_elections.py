@@ -64,3 +64,17 @@ def test_another_kind_of_election_is_refused_unless_nothing_is_asked_for(cluster
     with pytest.raises(KafkaError):
         elect(image, 2, {"t": [0]})
     assert elect(image, 2, {}) == ([], {})
+
+
+def test_refusals_have_kafkas_words(cluster: ClusterMaker) -> None:
+    image = cluster([1, 2], fenced=[1], topics={"t": [[1, 2], [2, 1]]})
+    led_by(image, 2, [2])
+    asked = [TopicPartitions(topic="t", partitions=[0, 1, 7]), TopicPartitions(topic="unknown", partitions=[0])]
+    decision = elect_leaders(image, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked))
+    results = decision.response.replica_election_results
+    assert [it.error_message for each in results for it in each.partition_result] == [
+        "The preferred leader was not available.",
+        "Leader election not needed for topic partition.",
+        "No such partition as t-7",
+        "No such topic as unknown",
+    ]

@@ -114,3 +114,29 @@ def test_a_topic_named_twice_is_refused_and_others_grow(cluster: Cluster) -> Non
 def test_who_may_not_alter_a_topic_is_told(cluster: Cluster) -> None:
     decision = create(cluster(topics={"t": [[1]]}), grow("t", 2), may_alter=lambda name: False)
     assert codes(decision) == {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (grow("t", 2), "Topic already has 2 partition(s)."),
+        (grow("t", -22), "The topic t currently has 2 partition(s); -22 would not be an increase."),
+        (grow("t", 4, [1]), "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."),
+        (grow("t", 3, []), "The manual partition assignment includes an empty replica list."),
+        (grow("t", 3, [1, 1]), "The manual partition assignment includes the broker 1 more than once."),
+        (grow("t", 3, [12]), "The manual partition assignment includes broker 12, but no such broker is registered."),
+        (
+            grow("t", 3, [1, 2]),
+            "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with "
+            "previous partitions, which have 1 replica(s).",
+        ),
+        (
+            grow("t", 3, [2]),
+            "All brokers specified in the manual partition assignment for partition 2 are fenced or in controlled "
+            "shutdown.",
+        ),
+    ],
+)
+def test_refusals_have_kafkas_words(cluster: Cluster, wanted: CreatePartitionsTopic, words: str) -> None:
+    decision = create(cluster([1, 2], fenced=[2], topics={"t": [[1], [1]]}), wanted)
+    assert [each.error_message for each in decision.response.results] == [words]

@@ -98,6 +98,19 @@ def test_the_replication_factor_may_have_to_stay(cluster: ClusterMaker) -> None:
     assert reassign(image, [1], partition=7) == ([], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+def test_a_factor_that_has_to_stay_is_the_one_the_partition_is_moved_to(cluster: ClusterMaker) -> None:
+    image = cluster([1, 2, 3], topics={"t": [[1]]})
+    reassign(image, [2, 3])
+    partition = ReassignablePartition(partition_index=0, replicas=[1])
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=False, topics=[ReassignableTopic(name="t", partitions=[partition])]
+    )
+    refused = alter_partition_reassignments(image, request).response.responses[0].partitions[0]
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused.error_message == "The replication factor is changed from 2 to 1"
+    assert reassign(image, [3, 1], may_change=False)[1] == 0
+
+
 def test_a_broker_is_taken_out_by_its_epoch_but_not_the_node_itself(cluster: ClusterMaker) -> None:
     image = cluster([1, 2], fenced=[2])
     assert unregister_broker(image, 2, 1, RULES).records == [UnregisterBrokerRecord(broker_id=2, broker_epoch=2)]

@@ -259,3 +259,33 @@ def test_a_request_for_too_much_is_refused_whole(cluster: Cluster) -> None:
         create(cluster(), topic("one.record.too.many", 10_000))
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
     assert len(create(cluster(), topic("just.fits", 9_999)).records) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (topic("t", 1, 0), "Replication factor must be larger than 0, or -1 to use the default value."),
+        (topic("t", 0), "Number of partitions was set to an invalid non-positive value."),
+        (
+            topic("t", 1, 3),
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+            "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        ),
+        (topic("a_b"), "Topic 'a_b' collides with existing topic: a.b"),
+        (topic("__cluster_metadata"), "Creation of internal topic __cluster_metadata is prohibited."),
+        (
+            assigned("t", (0, [1]), factor=1),
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            assigned("t", (0, [1]), partitions=1),
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ),
+        (assigned("t", (0, [1]), (0, [1])), "Found multiple manual partition assignments for partition 0"),
+        (assigned("t", (1, [1])), "partitions should be a consecutive 0-based integer sequence"),
+        (configured("t", retention_ms=None), "Null value not supported for topic configs: retention.ms"),
+    ],
+)
+def test_refusals_have_kafkas_words(cluster: Cluster, wanted: CreatableTopic, words: str) -> None:
+    decision = create(cluster([1], topics={"a.b": [[1]]}), wanted)
+    assert [each.error_message for each in decision.response.topics] == [words]

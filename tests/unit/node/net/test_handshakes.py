@@ -130,3 +130,14 @@ async def test_plain_text_is_told_in_the_log(certificates: Path, caplog: pytest.
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("connection from 127.0.0.1:")
     assert "on SSL is closed: TLS failed (" in line
+
+
+async def test_a_listener_that_is_told_to_serve_twice_accepts_once(
+    certificates: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(certificates) as (acceptor, port):
+        accepting = acceptor._accepting
+        await acceptor.start_serving()
+        assert acceptor._accepting is accepting
+        assert await echoes(certificates, port)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]

@@ -186,3 +186,23 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_open(net: Any) -> None:
                 await run.server.listen(Listener(name="SECOND", host="127.0.0.1", port=run.listener.port))
 
     net.play(scenario)
+
+
+def test_a_port_that_another_process_takes_between_binding_and_serving_is_refused_by_name(net: Any) -> None:
+    async def scenario() -> None:
+        async with net.run() as run:
+            opened = await run.server.listen(Listener(name="LATE", host="127.0.0.1", port=0), serve=False)
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                other.bind(("127.0.0.1", opened.port))
+                other.listen()
+                with pytest.raises(OSError, match="Address already in use") as refused:
+                    await run.server.serve()
+            assert refused.value.filename == f"LATE://127.0.0.1:{opened.port}"
+
+    net.play(scenario)
+
+
+def test_a_listener_is_named_as_in_the_configuration() -> None:
+    assert str(Listener(name="PLAINTEXT", host="::1", port=9092)) == "PLAINTEXT://[::1]:9092"
+    assert str(Listener(name="SSL", host="", port=9093)) == "SSL://:9093"

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 from barnabas.client.errors import ClientError
 from barnabas.client.peer import Peer
-from barnabas.core.replication.following import Step, next_step, resume
+from barnabas.core.replication.following import Resume, Step, next_step, resume
 from barnabas.node.broker.partition import Partition
 from barnabas.node.broker.replication.fetch_session import FollowerSession, PartitionKey, Position
 from barnabas.node.broker.replication.throttles import ReplicaThrottle
 from barnabas.node.storage.directory.log_dirs import LogDirs
+from barnabas.node.storage.placing import begins_before
 from barnabas.node.turns import Turn
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
@@ -248,6 +249,10 @@ class Fetcher:
 
     async def _append(self, partition: Partition, leader_epoch: int, data: PartitionData) -> None:
         records = data.records or b""
+        base_offset = begins_before(records, partition.log.log_start_offset, partition.log.log_end_offset)
+        if base_offset is not None:
+            at = Resume(base_offset, empties=True)
+            await partition.resume_as_follower(leader_epoch, at, self._log_dirs, self._clock())
         appended = partition.append_as_follower(records, leader_epoch, data.high_watermark, self._clock())
         if records and self._throttle.covers(partition):
             self._throttle.record(len(records))
