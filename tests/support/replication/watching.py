@@ -55,7 +55,7 @@ def wait_in_sync(cluster: Watched, topic: str, replicas: Iterable[int]) -> None:
 
     def is_in_sync() -> bool:
         found.update(describe(cluster, topic))
-        return all(sorted(each.in_sync) == wanted for each in found.values())
+        return bool(found) and all(sorted(each.in_sync) == wanted for each in found.values())
 
     try:
         wait_until(is_in_sync, f"{topic} is in sync on {wanted}")

@@ -49,6 +49,8 @@ class PushQuery:
         self._positions = kafka.offsets(topics, start)  # now: what comes after the statement is seen
         self._ends = kafka.offsets(topics, LATEST) if to_end else {}
         self._thread = threading.Thread(target=self._run, name=f"sql-push-{query_id}", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:

@@ -381,7 +381,7 @@ class SqlService:
             self.pushes.pop(query_id, None)
             done(final, error)
 
-        self.pushes[query_id] = PushQuery(
+        push = PushQuery(
             self.kafka,
             query_id,
             planned,
@@ -392,6 +392,8 @@ class SqlService:
             rows=rows,
             done=ended,
         )
+        self.pushes[query_id] = push  # before it can end
+        push.start()
         return query_id, planned.names, planned.kinds, None
 
     def lookup(self, text: str) -> tuple[str, tuple[str, ...], list[SqlType], list[Any]] | None:
